@@ -57,7 +57,7 @@ _EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": lambda: str(uuid.uuid4()), 
 
 
 def without_defaults(struct: Struct) -> Struct:
-    """The struct for rewritten rows: an existing null stays null, at any depth.
+    """Remove the write defaults of rewritten rows: an existing null stays null, at any depth.
 
     >>> from driftline.core.schema.types import LONG
     >>> without_defaults(Struct((Field("a", LONG, write_default=7),))).fields[0].write_default
@@ -78,8 +78,7 @@ def _inside(type_: Type) -> Type:
 
 
 def default_of(column: Field, count: int) -> pa.Array:
-    """An array of ``count`` times the value of a record without one in the column: its write default, or
-    null.
+    """Repeat ``count`` times the value of a record that lacks the column: its write default, or null.
 
     Raises DataError if the default is an expression that has no value here.
     """
@@ -94,7 +93,7 @@ def default_of(column: Field, count: int) -> pa.Array:
 
 
 def initial_default(column: Field) -> pa.Scalar | None:
-    """The value that rows older than the column read as; None for null."""
+    """Return the value that rows older than the column read as; None for null."""
     if column.initial_default is None or isinstance(column.initial_default, Expression):
         return None
     return pa.scalar(_value(column.type, column.initial_default), arrow_type(column.type))
@@ -122,9 +121,7 @@ LOST = "no column takes a value of the field"  # how the error begins, also wher
 
 
 class Lost(Exception):
-    """No column holds a value of a record: observing and converting disagree, and the batch must not be
-    written.
-    """
+    """No column holds a value of a record: observing and converting disagree, and the batch must fail."""
 
     def __init__(self, path: Path, value: object) -> None:
         super().__init__(f"{LOST} {dotted(path)}: {value!r}")
@@ -134,9 +131,17 @@ class Lost(Exception):
 def columns_of(
     struct: Struct, route: RecordRoute, records: Records, path: Path, collector: Collector | None
 ) -> list[pa.Array]:
-    """Fill the fields of a struct, in their order, from records at ``path``.
+    """Fill the fields of a struct, in order, from records at ``path``.
 
-    ``collector``: takes values that no column takes. Raises Lost for a value that neither takes.
+    Args:
+        struct: the struct.
+        route: the route that fills it.
+        records: the records.
+        path: the path of the records.
+        collector: takes values that no column takes.
+
+    Raises:
+        Lost: neither a column nor the collector takes a value.
     """
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
@@ -167,7 +172,7 @@ def columns_of(
 
 
 def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
-    """The column's default where there is no value. An explicit null is no value, as everywhere."""
+    """Fill in the column's default for absent values. An explicit null counts as absent, as everywhere."""
     if column.write_default is None:
         return filled
     missing = values.missing()
@@ -236,7 +241,7 @@ def _account(
 def _leaves(
     base: Type, column_route: ColumnRoute, values: Values, path: Path, collector: Collector | None
 ) -> pa.Array:
-    """The leaves of a field's values in a column of the type ``base``, its lists aside."""
+    """Convert the leaves of a field's values to the type ``base`` of a column."""
     if isinstance(base, Primitive):
         return values.primitives(base, column_route)
     assert isinstance(base, Struct), base
@@ -253,8 +258,9 @@ def _leaves(
 
 
 def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
-    """Remove longs from what a column takes: a number routed to a timestamp column is not kept by it (seed
-    rule 10).
+    """Remove longs from the types that a column takes.
+
+    A timestamp column does not keep the number that was routed to it (seed rule 10).
     """
     return replace(column_route, takes=tuple(f for f in column_route.takes if f.base != LONG))
 
@@ -266,9 +272,7 @@ def _maps(
     path: Path,
     collector: Collector | None,
 ) -> dict[int, pa.Array]:
-    """Fill the map columns of a field: each value of a map goes to every column that it fits, under
-    its key.
-    """
+    """Fill the map columns of a field: a map's value goes, under its key, to every column that it fits."""
     out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
     by_key: dict[Type, dict[int, FieldRoute]] = {}
     for i, column_route in column_routes.items():
@@ -314,7 +318,7 @@ def _by_dimension(column_routes: Mapping[int, ColumnRoute]) -> Iterable[tuple[Di
 
 
 class DriftedValues(NamedTuple):
-    """Values of one field, as parsed from JSON, and the row of each."""
+    """Parsed JSON values of one field, and the row of each."""
 
     rows: Sequence[int]
     values: Sequence[object]
@@ -334,7 +338,13 @@ def put(
 ) -> list[pa.Array]:
     """Put drifted values into the columns of a struct, and of the structs inside it.
 
-    ``path``: of the struct's records. ``collector``: takes values that no column takes.
+    Args:
+        arrays: the columns.
+        struct: the struct.
+        route: the route that fills it.
+        drifted: the values.
+        path: the path of the struct's records.
+        collector: takes values that no column takes.
     """
     filled = list(arrays)
     places = {column.name: place for place, column in enumerate(struct.fields)}
@@ -385,7 +395,7 @@ def _struct(
 
 
 def cuts_variants(struct: Struct, contract: Contract) -> bool:
-    """True if a table of ``struct`` has VARIANT columns and something of the records is excluded."""
+    """True if a table of ``struct`` has VARIANT columns and the contract excludes any field."""
     excludes = next(excluded_paths(contract), None) is not None
     return excludes and any(f.type == VARIANT for _, f in Schema(struct).walk())
 
@@ -405,7 +415,7 @@ def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, ob
 
 
 def cut_value(value: object, contract: Contract) -> object:
-    """Remove the excluded fields from one value of a record."""
+    """Remove the excluded fields from a value of a record."""
     if type(value) is dict:
         return cut_record(value, contract)
     return [cut_value(item, contract.inside(1)) for item in value] if type(value) is list else value
@@ -465,8 +475,7 @@ class Converter:
         return arrow_schema(self.struct)
 
     def of_json(self, records: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
-        """Convert parsed JSON objects to rows, one each. ``records``: as `driftline.core.values.parse`
-        returns them.
+        """Convert parsed JSON objects, as `driftline.core.values.parse` returns them, to rows.
 
         Raises Lost for a value that no column takes.
         """
@@ -485,10 +494,14 @@ class Converter:
     ) -> pa.RecordBatch:
         """Convert Arrow columns to rows.
 
-        ``struct``: the types of the columns, in their order, by key; `Declared` gives both. ``json``: they
-        were parsed from JSON, whose numbers are of one kind, and strings too. ``drifted``: values of the
-        records that are null in the columns, by path, which leads through no list. Raises Lost for a value
-        that no column takes.
+        Args:
+            batch: the columns.
+            struct: their types by key, in their order; `Declared` gives both.
+            json: the columns were parsed from JSON, which has one kind of number, and one of string.
+            drifted: values of records that are null in the columns, by a path that leads through no list.
+
+        Raises:
+            Lost: no column takes a value.
         """
         arrays, drifted, contract = batch.columns, drifted or {}, self.settings.contract
         if cuts_variants(self.struct, contract):

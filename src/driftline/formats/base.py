@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 class CommitConflict(Exception):
-    """Someone else changed the table meanwhile: load it again."""
+    """Another writer has changed the table meanwhile; load it again."""
 
 
 class Moved(CommitConflict):
-    """A conflict by which the plan or the rows are no longer right: plan again."""
+    """A conflict that invalidates the plan or the written rows; plan the batch again."""
 
 
 class UnknownError(SetupError):
-    """A commit with an unknown outcome: its files may be the table's, and must stay."""
+    """A commit with an unknown outcome: its files may belong to the table, and must stay."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -64,8 +64,10 @@ REMEMBERED = 40_000  # numbers by which a table knows the source files it has ta
 class State:
     """A table as it was loaded.
 
-    ``uuid``: None if it does not exist; ``last_id``: the highest id of all columns that it ever had;
-    ``version``: a name of this state.
+    Attributes:
+        uuid: None if the table does not exist.
+        last_id: the highest id that any of its columns ever had.
+        version: a name of this state.
     """
 
     schema: Schema
@@ -77,7 +79,7 @@ class State:
     version: str = ""
 
     def fits(self, later: State) -> bool:
-        """True if a plan or files made for this state are right for the ``later`` one too."""
+        """True if a plan or files for this state are also right for the ``later`` one."""
         return (self.version != "" and self.version == later.version) or (
             (self.uuid, self.schema, self.last_id) == (later.uuid, later.schema, later.last_id)
             and _settings(self) == _settings(later)
@@ -91,7 +93,7 @@ def _settings(state: State) -> dict[str, str]:
 def carried(
     name: str, appended: DataFrame | None, carry: Carry | None, write: Callable[[DataFrame], int]
 ) -> None:
-    """Write rows that others appended to the table ``name``, beside those that replace all others.
+    """Write rows that other writers appended to the table ``name``, along with those that replace all rows.
 
     Raises Moved if these rows are unknown, or cannot be carried over.
     """
@@ -103,7 +105,7 @@ def carried(
 
 
 class Added(NamedTuple):
-    """Data files that a transaction has written: how many, of how many bytes."""
+    """The number of data files that a transaction has written, and their bytes."""
 
     files: int = 0
     bytes: int = 0
@@ -113,7 +115,7 @@ class Added(NamedTuple):
 class LastBatch:
     """The batch that wrote to a table last, and the snapshot that it made.
 
-    ``added``: the number of its rows; ``removed``: of earlier rows that it removed.
+    ``added``: the number of rows added; ``removed``: the number of earlier rows removed.
     """
 
     id: str
@@ -134,7 +136,7 @@ class Transaction(Protocol):
 
     @property
     def base(self) -> State | None:
-        """The table that the transaction began on; None if it creates the table."""
+        """The table state that the transaction began on; None if it creates the table."""
         ...
 
     @property
@@ -144,12 +146,12 @@ class Transaction(Protocol):
 
     @property
     def row(self) -> Struct:
-        """The struct of the rows that `append` takes: the columns that Spark has values for."""
+        """The struct of the rows that `append` takes: the columns that Spark can represent."""
         ...
 
     @property
     def snapshot(self) -> int | None:
-        """The snapshot that the transaction makes, by its id; None if there is none yet."""
+        """The id of the snapshot that the transaction makes; None if there is none yet."""
         ...
 
     @property
@@ -158,7 +160,7 @@ class Transaction(Protocol):
         ...
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Apply the changes; new columns get ids beyond ``after``. Raises DataError for an impossible one."""
+        """Apply the changes; new columns get ids above ``after``. Raises DataError if one is impossible."""
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
@@ -197,73 +199,92 @@ class Transaction(Protocol):
     ) -> int:
         """Have tasks write their rows, with the columns of `row`; returns their number.
 
-        ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-        none. ``with_ids``: behind the columns the rows have their ids, as `find` has found them, and the
-        sequence numbers of their last changes.
+        Args:
+            tasks: the tasks.
+            folder: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
+                none.
+            summary: the properties of the snapshot.
+            with_ids: after the columns, the rows have their ids, as `find` has found them, and the sequence
+                numbers of their last changes.
         """
         ...
 
     def find(
         self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> Sequence[Found]:
-        """Find the rows of the table that the transaction began on which have a key of the batch.
+        """Find rows with a key of the batch, in the table state that the transaction began on.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
-        ``cache``: of keys that batches before have read.
-        From now on the transaction commits only to that table: after a conflict, `again` raises Moved. Raises
-        DataError where rows cannot be found by key.
+        From now on the transaction commits only to that state: after a conflict, `again` raises Moved.
+
+        Args:
+            keys: the keys.
+            order: the id of the column with a row's order.
+            deleted: the id of the column that marks a deleted row.
+            cache: keys that previous batches have read.
+
+        Raises:
+            DataError: rows cannot be found by key.
         """
         ...
 
     def stored(self) -> StoredRows:
-        """A reader of the rows that `find` has found, with the columns of `row`."""
+        """Return a reader of the rows that `find` has found, with the columns of `row`."""
         ...
 
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
-        """Remove rows that `find` has found, by the file and their positions; to be called before `write`.
+        """Remove rows that `find` has found; call it before `write`.
 
-        Files that are worn then leave the table, as `keys.slices` says for a batch of ``size`` bytes: returns
-        their rows that are left, which `write` is to write too; None if none leaves.
+        Worn files leave the table, as `keys.slices` decides for the size of the batch.
+
+        Args:
+            rows: positions by file.
+            size: bytes of the batch.
+
+        Returns:
+            The remaining rows of worn files, which `write` has to write too; None if no file leaves.
         """
         ...
 
     def find_deletes(self, keys: BatchKeys, order: int) -> Sequence[Found]:
-        """Find the deletes that the table remembers of keys of the batch, as `find` finds rows.
+        """Find remembered deletes of the batch's keys, as `find` finds rows.
 
-        Raises DataError where there is no place to remember them.
+        Raises DataError if there is no place to remember them.
         """
         ...
 
     def remember_deletes(self, deletes: DeletedKeys) -> None:
-        """Remember deletes, in the same commit; those that are older than their span may go.
+        """Remember deletes in the same commit; deletes older than their span may be dropped.
 
-        To be called between `find_deletes` and `write`, without any deletes too.
+        Call it between `find_deletes` and `write`, even without any deletes.
         """
         ...
 
     def remembered(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
-        """The deletes that the table remembers, by file: those of its columns with these ids, named by them.
+        """Yield the remembered deletes by file: their columns with these ids, named by the ids.
 
-        Empty where they have the keys otherwise than in the table's columns.
+        Yields nothing if they do not store keys in the table's columns.
         """
         ...
 
     def rewrite_deletes(self, files: Iterable[tuple[str, pa.Table]]) -> None:
-        """Have remembered deletes, as `remembered` has them by file, in other columns of the present schema.
+        """Replace remembered deletes, as `remembered` yields them, by ones in columns of the present schema.
 
-        From now on the transaction commits only to the table that it began on.
+        From now on the transaction commits only to the table state that it began on.
         """
         ...
 
     def read(self) -> DataFrame:
-        """The rows of the table that the transaction began on, whatever others do meanwhile."""
+        """Return the rows of the table state that the transaction began on, whatever others do meanwhile."""
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
-        """Replace all rows of the table by those of the frame; returns their number.
+        """Replace all rows of the table by the frame's rows; returns their number.
 
-        ``carry``: converts rows that others append meanwhile, which `again`
-        then writes too. It raises Moved if they need another plan.
+        Args:
+            frame: the new rows.
+            summary: the properties of the snapshot.
+            carry: converts rows that other writers append meanwhile, which `again` then writes too. It
+                raises Moved if they need another plan.
         """
         ...
 
@@ -272,55 +293,58 @@ class Transaction(Protocol):
         ...
 
     def remember(self, files: Sequence[int]) -> None:
-        """Record that the table takes these source files, by their fingerprints, once it is committed.
+        """Record, for the commit, that the table has these source files, by fingerprint.
 
-        To be called between `write` and `set`.
+        Call it between `write` and `set`.
         """
         ...
 
     def include(self, transaction: Self) -> bool:
         """Commit another transaction of the same lake with this one.
 
-        Returns False if the format cannot: the other is then to be committed by itself.
+        Returns False if the format cannot; the other then needs a commit of its own.
         """
         ...
 
     def commit(self) -> None:
-        """Make everything visible at once. Raises CommitConflict if someone else was faster."""
+        """Make everything visible at once. Raises CommitConflict if another writer was faster."""
         ...
 
     def again(self, now: State) -> None:
-        """After a conflict, apply the same changes and files to the table as it is ``now``.
+        """Apply the same changes and files to the table's state ``now``, after a conflict.
 
         The same must have been planned for it. If all rows are replaced, rows that others appended are
-        carried over. Raises Moved if the rows are not right for it; CommitConflict if it has changed once
-        more.
+        carried over.
+
+        Raises:
+            Moved: the rows are not right for the new state.
+            CommitConflict: the table has changed once more.
         """
         ...
 
     def abandon(self) -> None:
-        """Delete the files that were written, unless they are the table's, or may be."""
+        """Delete the written files, unless they belong to the table, or may."""
         ...
 
     def read_written(self) -> DataFrame | None:
-        """The rows that the committed transaction wrote; None if they cannot be read by themselves."""
+        """Return the rows that the committed transaction wrote; None if they cannot be read separately."""
         ...
 
     def upkeep(self) -> None:
-        """After the commit, drop metadata of batches long past. Never fails."""
+        """Drop metadata of old batches after the commit. Never fails."""
         ...
 
     def undo(self) -> bool:
-        """Remove the rows of a committed transaction; False if they can no longer be told from others."""
+        """Remove the rows of a committed transaction; False if they can no longer be distinguished."""
         ...
 
 
 class Draft(Protocol):
-    """A table as it would be, invisible to others before `commit`."""
+    """A future table, invisible to others before `commit`."""
 
     @property
     def definition(self) -> Definition:
-        """The table's future definition, with the ids that it assigns; after the commit, its present one."""
+        """The future definition, with the ids that the table assigns; after the commit, the present one."""
         ...
 
     @property
@@ -329,16 +353,16 @@ class Draft(Protocol):
         ...
 
     def read(self) -> DataFrame:
-        """The present rows, as they would read."""
+        """Return the present rows as readers of the draft would see them."""
         ...
 
     def commit(self) -> None:
-        """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
+        """Make the draft the table. Raises CommitConflict if another writer has changed the definition."""
         ...
 
 
 class Alteration(Protocol):
-    """One change of a table's definition, from the version that was loaded."""
+    """One change to a table's definition, starting from the loaded version."""
 
     @property
     def before(self) -> Definition:
@@ -346,11 +370,14 @@ class Alteration(Protocol):
         ...
 
     def nulls(self, path: Path, column: Field) -> NullCount:
-        """The number of rows in which the column is null; the commit fails if others write meanwhile."""
+        """Count the rows in which the column is null; the commit fails if others write meanwhile."""
         ...
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """Draft the table by ``after``, in a version with the ``record``. Raises DataError if impossible."""
+        """Draft the table with the definition ``after``, and store the ``record`` in it.
+
+        Raises DataError if that is impossible.
+        """
         ...
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
@@ -358,15 +385,17 @@ class Alteration(Protocol):
         ...
 
     def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> Draft:
-        """Draft as `restore` does, with the rows that there were before the batch.
+        """Draft as `restore` does, with the rows from before the batch.
 
-        Raises DataError if these are gone, CommitConflict if the batch is not the last any more.
+        Raises:
+            DataError: these rows are gone.
+            CommitConflict: the batch is no longer the last one.
         """
         ...
 
 
 class AlterableTable(Protocol):
-    """One table of one catalog, as far as changes of its definition go, which need no Spark."""
+    """A table of a catalog, for changes to its definition, which need no Spark."""
 
     name: str
 
@@ -380,15 +409,15 @@ class AlterableTable(Protocol):
         ...
 
     def load(self) -> State:
-        """The present state of the table; its schema is empty if it does not exist."""
+        """Load the present state of the table; its schema is empty if the table does not exist."""
         ...
 
     def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
+        """Return the present definition. Raises UsageError if there is no table."""
         ...
 
     def alteration(self) -> Alteration:
-        """A change of the table's definition. Raises UsageError if there is no table."""
+        """Begin a change to the table's definition. Raises UsageError if there is no table."""
         ...
 
     def rename(self, name: str) -> None:
@@ -396,12 +425,12 @@ class AlterableTable(Protocol):
         ...
 
     def sibling(self, name: str) -> Self:
-        """Another table of the same catalog."""
+        """Return another table of the same catalog."""
         ...
 
 
 class CatalogTable(AlterableTable, Protocol):
-    """One table of one catalog. Nothing is created before the first commit."""
+    """A table of a catalog. Nothing is created before the first commit."""
 
     spark: SparkSession
 
@@ -416,47 +445,46 @@ class CatalogTable(AlterableTable, Protocol):
 
     @property
     def as_text(self) -> frozenset[Primitive]:
-        """The types of values for which the format has no columns: they become text."""
+        """The types for which the format has no columns: their values become text."""
         ...
 
     def taken(self, state: State, files: Collection[int]) -> Collection[int]:
-        """The source files among these, by fingerprint, that are of the last `REMEMBERED` the table has
-        taken.
+        """Select the source files, by fingerprint, that the table has among its last `REMEMBERED` ones.
 
         Files of a batch that was rolled back are not among them.
         """
         ...
 
     def read(self, snapshot: int | None = None) -> DataFrame:
-        """The rows of the table, now or at a snapshot."""
+        """Return the rows of the table, now or at a snapshot."""
         ...
 
     def row_ids(self, changed: str) -> list[str]:
-        """SQL of the ids by which readers identify rows, empty if the format has none.
+        """Return SQL for the ids by which readers identify rows, empty if the format has none.
 
-        It is selected behind the table's columns, for `Transaction.replace`.
+        It is selected after the table's columns, for `Transaction.replace`.
         """
         return []
 
     @property
     def new_row_ids(self) -> str | None:
-        """A sentence for people if rewritten rows do not keep their ids."""
+        """A sentence for people if rewritten rows lose their ids."""
         return None
 
     def fillable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot write."""
+        """Return the schema without the columns that Spark cannot write."""
         ...
 
     def readable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot read."""
+        """Return the schema without the columns that Spark cannot read."""
         ...
 
     def read_readable(self) -> DataFrame:
-        """The table's rows as they are now, without the columns that Spark cannot read."""
+        """Return the table's present rows, without the columns that Spark cannot read."""
         ...
 
     def transaction(self, state: State, made_as: Definition | None = None) -> Transaction:
-        """A transaction on the table, which is created by its definition if it does not exist.
+        """Begin a transaction on the table, which creates the table as ``made_as`` if it does not exist.
 
         It commits only if nobody has changed the table since, even by rows alone: a resolve leaves other
         columns, and new rows would go to the old ones. Raises CommitConflict if the table is no longer in
@@ -465,44 +493,45 @@ class CatalogTable(AlterableTable, Protocol):
         ...
 
     def versions(self) -> Versions:
-        """The known past of the table. Raises UsageError if there is no table."""
+        """Return the known past of the table. Raises UsageError if there is no table."""
         ...
 
     def last_batch(self) -> LastBatch | None:
-        """The batch that changed the table's rows last, whatever batches without rows came since; None if
-        somebody else did, or if it wrote rows anew.
+        """Return the batch that last changed the table's rows; later batches without rows do not count.
+
+        None if another writer changed them, or if the batch rewrote rows.
         """
         ...
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and its known ancestors."""
+        """Yield a snapshot and its known ancestors."""
         ...
 
     def branches(self) -> Mapping[str, set[int]]:
-        """The branches, each with the ids of the columns that its snapshot was written with."""
+        """Return the branches, each with the column ids that its snapshot was written with."""
         ...
 
     def laid(self) -> Sequence[Laid]:
-        """The table's data files, by the partition spec that they follow."""
+        """Return the table's data files by partition spec."""
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
+        """Read column statistics of ``schema`` from metadata. Raises UsageError if there is no table."""
         ...
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot added since snapshot ``after``; None if they cannot be read alone."""
+        """Return the rows added since snapshot ``after``; None if they cannot be read alone."""
         ...
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others appended between two states of the table, of one schema.
+        """Return the rows that others appended between two states of the table, of one schema.
 
         None if others did more than append, or if that is unknown.
         """
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:
-        """The known defaults that columns have had, by column id."""
+        """Return the known defaults that columns have had, by column id."""
         ...
 
     def delete(self, column: str, value: str) -> None:

@@ -29,10 +29,11 @@ _EAGER = 5.0  # seconds of waiting after which the pauses are half as long
 
 @dataclass(slots=True)
 class Retry:
-    """The conflicts of one piece of work on the table ``name``.
+    """The conflicts of one operation on the table ``name``.
 
-    ``progress`` is called with each wait, and may end it by an error of its own; ``endless``: nothing else
-    does.
+    Attributes:
+        progress: called with each wait, and may end it by raising an error.
+        endless: keep waiting until then.
     """
 
     name: str
@@ -44,9 +45,7 @@ class Retry:
     committing: float = 0.0  # seconds, waits for others included
 
     def run(self, attempt: Callable[[], T], *, passing: tuple[type[CommitConflict], ...] = ()) -> T:
-        """The result of the attempt, which is repeated after each conflict except those that are
-        ``passing``.
-        """
+        """Run the attempt, again after each conflict, and return its result; raise ``passing`` conflicts."""
         while True:
             try:
                 return attempt()
@@ -60,7 +59,7 @@ class Retry:
                 self.wait(CommitConflict("its columns were changed by another writer"))
 
     def wait(self, conflict: Exception) -> None:
-        """Pause before the next attempt; raises DataError when patience is exhausted.
+        """Pause before the next attempt. Raises DataError when patience is exhausted.
 
         Pauses are random, so that two writers do not meet again, and grow with the first conflicts. A writer
         that has waited long makes shorter ones, and so gets its turn before newcomers.
@@ -81,15 +80,20 @@ class Retry:
 
 
 def is_conflict(error: Exception) -> bool:
-    """True if Spark found, when it looked at a table again before reading it, that others had changed it."""
+    """True if Spark, checking a table again before reading it, found that another writer had changed it."""
     return not isinstance(error, DriftlineError) and _CHANGED in str(error)
 
 
 def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> None:
-    """Commit the changes of a transaction, again and again if others are faster.
+    """Commit the changes of a transaction, again after each conflict.
 
-    ``now``: loads the table, for which the same must have been planned. Raises Moved if the rows are not
-    right for it.
+    Args:
+        transaction: the transaction.
+        now: loads the table, for which the same must have been planned.
+        retry: limits the attempts.
+
+    Raises:
+        Moved: the rows are not right for the table's new state.
     """
     before = retry.conflicts
 
@@ -108,7 +112,7 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
 
 @dataclass(slots=True)
 class Rewrite:
-    """A transaction that replaces all rows of a table. ``rows``: those that it began on."""
+    """A transaction that replaces all rows of a table. ``rows``: the rows it began on."""
 
     table: CatalogTable
     transaction: Transaction
@@ -121,10 +125,16 @@ class Rewrite:
         summary: Mapping[str, str],
         check: Callable[[DataFrame], None] | None = None,
     ) -> None:
-        """Replace the rows by converted ones. Raises DataError if not as many are written as there were.
+        """Replace the rows by converted ones.
 
-        ``check``: raises Moved if rows that others append meanwhile cannot be converted like the others.
-        Without it, any such row is a conflict.
+        Args:
+            convert: converts the rows.
+            summary: the properties of the snapshot.
+            check: raises Moved if rows that other writers append meanwhile cannot be converted likewise.
+                Without it, any such row is a conflict.
+
+        Raises:
+            DataError: the number of rows has changed.
         """
 
         def carry(appended: DataFrame) -> DataFrame:
@@ -144,10 +154,10 @@ class Rewrite:
 
 @contextmanager
 def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewrite]:
-    """Rewrite a table, from the ``state`` that it was loaded in.
+    """Rewrite a table, from the ``state`` in which it was loaded.
 
-    At the end of the block the rows become visible, if it has replaced them; after an error, their files are
-    deleted. Raises CommitConflict if the rows are not right for what others have made of the table.
+    The block may replace the rows. At its end they become visible; after an error, their files are deleted.
+    Raises CommitConflict if the rows are not right for the changes of another writer.
     """
     transaction = table.transaction(state)
     try:

@@ -32,15 +32,22 @@ def accepted(
     lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
     before: Observed | None = None,
 ) -> tuple[Observed, Plan]:
-    """Observe and plan a batch without the records that are refused.
+    """Observe and plan a batch without its refused records.
 
-    Returns the observation of the accepted records, and their plan, whose conflicts are the refused ones.
     After a refusal the batch is observed once more without those records, so they leave no trace.
 
-    ``recent``: the batches before; ``progress``: called with each phase behind the first, which is observing;
-    ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are; ``before``:
-    the observation of the whole batch, if there is one. Raises DataError for a conflict under
-    ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
+    Args:
+        scan: the batch.
+        recent: previous batches.
+        progress: called with each phase after the first, which is observing.
+        lossy: returns the columns whose values a plan's rewrites would change; those are not rewritten.
+        before: the observation of the whole batch, if there is one.
+
+    Returns:
+        The observation of the accepted records, and their plan, whose conflicts are the refusals.
+
+    Raises:
+        DataError: a conflict under ``on_conflict = "fail"``, or a limit exceeded under ``beyond = "fail"``.
     """
     schema, settings = scan.schema, scan.settings
     refused = _Refused(schema, settings)
@@ -81,8 +88,13 @@ def accepted(
 class _Refused:
     """The refusals of a batch so far.
 
-    ``conflicts``: all of them; ``last``: those looked for in the last round, which no record has if it is
-    ``stuck``. ``count``: of the records set aside; ``schemas``, ``rooms``: of the judge.
+    Attributes:
+        schemas: schemas of the admission check.
+        rooms: schemas of the admission check that say which columns have room.
+        conflicts: all refusals.
+        last: the conflicts of the last round.
+        stuck: no record has one of the last conflicts.
+        count: the number of records set aside.
     """
 
     schema: Schema
@@ -97,7 +109,7 @@ class _Refused:
     rounds: int = 0
 
     def observed(self, observation: Observation) -> None:
-        """Take in the observation of the batch without the last conflicts."""
+        """Record the observation of the batch without the last conflicts."""
         self.stuck, self.count = self.count == observation.tally.malformed, observation.tally.malformed
         self.rounds += 1
         if not self.stuck:
@@ -133,7 +145,7 @@ class _Refused:
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
     def judge(self) -> AdmissionCheck:
-        """The check that finds the refused records."""
+        """Return the check that finds the refused records."""
         return AdmissionCheck(self.schemas, self.rooms, self.settings, self.not_rewritten)
 
 

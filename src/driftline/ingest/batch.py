@@ -60,8 +60,14 @@ _NAMED = 5  # files that an error lists
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """The files of a batch, by their fingerprints; ``paths``, ``versions``: by those of their location and of
-    their version alone. ``again``: files that the table has are taken again; ``dry_run``: they are told.
+    """The files of a batch by fingerprint, to ingest each only once.
+
+    Attributes:
+        files: paths by the fingerprint of location and version.
+        paths: paths by the fingerprint of the location alone.
+        versions: paths by the fingerprint of the version alone.
+        again: ingest files that the table already has.
+        dry_run: report files that the table already has.
     """
 
     files: Mapping[int, str] = field(default_factory=dict)
@@ -74,7 +80,7 @@ class Once:
     def of(
         cls, source: Source, stamps: Mapping[str, Stamp], *, again: bool = False, dry_run: bool = False
     ) -> Once:
-        """The files that a person named: of an archive the archive itself, not its unpacked files."""
+        """Fingerprint the files that a person named; for an archive, the archive itself."""
         named = stamps if source.originals is None else source.originals
         return replace(cls.stamped(named), again=again, dry_run=dry_run)
 
@@ -89,7 +95,7 @@ class Once:
         )
 
     def check(self, table: CatalogTable, state: State) -> None:
-        """Raise DataError if the table has one of the files."""
+        """Raise DataError if the table has already ingested one of the files."""
         if self.again or self.dry_run:
             return
         if taken := {self.files[number] for number in self._taken(table, state, self.files.keys())}:
@@ -100,7 +106,7 @@ class Once:
             )
 
     def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:
-        """Notes on files that the table has, has in another version, or has by another name."""
+        """Return notes on files that the table has, also in another version or under another name."""
         if self.again and not self.dry_run:
             return ()
         numbers = self._taken(table, state, [*self.files, *self.paths, *self.versions])
@@ -136,15 +142,18 @@ class Once:
 
 
 def reading_hash(read: Mapping[str, str]) -> int:
-    """The number that, mixed with a file's fingerprint, says that the table has read the file so."""
+    """Return a hash of the way files are read, to be mixed with a file's fingerprint."""
     # Not the number of the reading: whoever removes properties could make one reading another.
     return hashed(json.dumps(read, sort_keys=True))
 
 
 def read_by(table: CatalogTable, state: State, files: Mapping[int, str]) -> dict[str, dict[str, str]]:
-    """The properties by which the table has read files, by path, as far as it remembers.
+    """Return the properties by which the table has read files, by path, as far as it remembers.
 
-    ``files``: by their fingerprints.
+    Args:
+        table: the table.
+        state: its state.
+        files: paths by fingerprint.
     """
     if not (all_readings := readings(state.properties)):
         return {}
@@ -174,8 +183,8 @@ _MOST = 16  # of each
 class RecentBatches:
     """Observations and plans of the last batches.
 
-    They are kept by what the batches were observed against, which has the ids of a table's columns.
-    ``keys``: those that the batches of a capture have read.
+    The key of each is the schema with column ids, and the settings, that the batch was observed against.
+    ``keys`` are those that the batches of a capture have read.
     """
 
     keys: KeyCache | None = None
@@ -188,11 +197,11 @@ class RecentBatches:
     )
 
     def observation(self, scan: BatchScan) -> Observation | None:
-        """The observation of the last batch for such a table; None for a table without columns."""
+        """Return the observation of the last batch for this schema and settings, if the table has columns."""
         return self._observations.get((scan.schema, scan.settings)) if scan.schema.struct.fields else None
 
     def remember(self, observed: Observed) -> None:
-        """Keep the observation of a batch that has records, if the next one is likely to be like it."""
+        """Keep the observation of a non-empty batch, if the next one is likely to resemble it."""
         scan = observed.scan
         if scan.repeats and observed.observation.tally.records:
             self._observations.put((scan.schema, scan.settings), observed.observation)
@@ -204,7 +213,7 @@ class RecentBatches:
         settings: Settings,
         not_rewritten: frozenset[Path] = frozenset(),
     ) -> Plan:
-        """Plan a batch as `plan` does, unless one like it was planned."""
+        """Plan a batch as `plan` does, or return the plan of an equal batch."""
         key = schema, shape, settings, not_rewritten
         planned = self._plans.get(key)
         if planned is None:
@@ -222,9 +231,13 @@ _SIGNS = {"driftline.decimal", "driftline.thousands"}
 class BatchRequest:
     """The part of a batch that is the same at each attempt.
 
-    ``properties``: its settings; ``creation``: the layout of a new table; ``files``: their stamps before the
-    batch; ``once``: the files that the table is to remember; ``recent``: the batches before; ``time``: of its
-    beginning.
+    Attributes:
+        properties: the batch's settings.
+        creation: the layout of a new table.
+        files: their stamps before the batch.
+        once: the files that the table has to remember.
+        recent: previous batches.
+        time: the time at which the batch began.
     """
 
     table: CatalogTable
@@ -241,7 +254,7 @@ class BatchRequest:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def marks(self, state: State) -> dict[str, str]:
-        """The table properties that the batch sets."""
+        """Return the table properties that the batch sets."""
         before, properties = state.properties, {**state.properties, **self.properties}
         return {
             **self._new(state),
@@ -253,9 +266,11 @@ class BatchRequest:
         }
 
     def remembered(self, state: State, marks: Mapping[str, str]) -> list[int]:
-        """The numbers by which the table is to remember the files.
+        """Return the fingerprints by which the table remembers the files.
 
-        ``marks``: the properties that it gets with the batch.
+        Args:
+            state: the table's state.
+            marks: the properties that the batch sets.
         """
         files = [*self.once.files, *(self.token.files if self.token is not None else ())]
         properties, by_reading = {**state.properties, **marks}, list[int]()
@@ -266,8 +281,12 @@ class BatchRequest:
         return [*self.once.paths, *self.once.versions, *by_reading, *files]
 
     def load(self) -> State:
-        """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files,
-        UsageError if it has another key.
+        """Load the table.
+
+        Raises:
+            BatchIsInError: the table has the batch.
+            DataError: the table has one of the files.
+            UsageError: the table has another key.
         """
         state = with_feed(self.table, self.table.load())
         if state.exists:
@@ -282,16 +301,16 @@ class BatchRequest:
         self.once.check(self.table, state)
 
     def check_files(self) -> None:
-        """Raise DataError if a file of a store has changed: each request may have read another version."""
+        """Raise DataError if a file in a store has changed: requests may have read different versions."""
         if change := changed({file: stamp for file, stamp in self.files.items() if stamp.mark}):
             raise DataError(f"{self.table.name}: {change}", AGAIN)
 
     def open(self, state: State) -> Schema:
-        """The table's schema, as the batch is planned for it."""
+        """Return the table's schema for which the batch is planned."""
         return mark_unwritable(state.schema, self.table.fillable(state.schema))
 
     def settings(self, state: State) -> Settings:
-        """The settings of the batch; a table that it creates gets those of new tables."""
+        """Return the batch's settings; a table that it creates gets the defaults of new tables."""
         properties = {**self._new(state), **state.properties, **self.properties}
         settings = replace(from_properties(properties), as_text=self.table.as_text)
         if settings.csv.signs == JSON_SIGNS or self.properties.keys() & _SIGNS:
@@ -302,13 +321,13 @@ class BatchRequest:
         return {} if state.exists else {**NEW_TABLE, **state.properties}
 
     def with_own(self, planned: Plan, observation: Observation) -> Plan:
-        """The plan with the columns that the source fills itself, if there are records."""
+        """Add the columns that the source fills itself to the plan, if there are records."""
         return with_own(planned, self.source.columns) if observation.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:
-        """The definition of the table that the batch creates.
+        """Return the definition of the table that the batch creates; None if it exists, or is not created.
 
-        None if it exists, or is not created. Raises DataError, UsageError.
+        Raises DataError or UsageError if hints or the requested layout do not fit the columns.
         """
         if state.exists or not planned.schema.struct.fields:
             return None
@@ -320,7 +339,7 @@ class BatchRequest:
         return self.creation.definition(table.name, blank, planned.schema, settings, table.parts_of)
 
     def differences(self, state: State) -> tuple[str, ...]:
-        """The differences of an existing table from the requested layout; a capture reports them once."""
+        """Compare an existing table with the requested layout; a capture reports the differences once."""
         if not (self.creation and state.exists) or (self.token is not None and not self.token.tried):
             return ()
         table = self.table
@@ -329,9 +348,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A batch observed, and planned for a table as it was loaded. ``counts``: its changes by key, once they
-    are settled.
-    """
+    """An observed batch, planned for one state of the table. ``counts``: its changes by key, once settled."""
 
     batch: BatchRequest
     state: State
@@ -350,7 +367,7 @@ class Planned:
         return self.observed.scan.settings
 
     def tasks(self, struct: Struct) -> RowTasks:
-        """Tasks that make the batch's rows of ``struct``."""
+        """Return tasks that make the batch's rows of ``struct``."""
         tasks, batch = self.observed.tasks(self.plan, struct), self.batch
         if not (names := self.settings.metadata):
             return tasks
@@ -359,14 +376,14 @@ class Planned:
 
     @property
     def is_empty(self) -> bool:
-        """True if a capture's micro-batch has no records, and needs no commit."""
+        """True if a micro-batch has no records and needs no commit."""
         tally = self.observation.tally
         changes = tally.records + tally.malformed or tally.truncated
         return self.batch.token is not None and not changes
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes for a person on how the batch was read, and could be where it makes the table."""
+        """Notes for a person on how the batch was read, and on other ways if it creates the table."""
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
         if row_key is not None and row_key.envelope:
             tally = self.observation.tally
@@ -381,14 +398,14 @@ class Planned:
         return [*notes, *envelope_note(self.observation.shape)]
 
     def _is_settled(self, path: Path) -> bool:
-        """True if a field has its column, or what becomes of it was declared."""
+        """True if the field already has a column, or its treatment was declared."""
         setting = self.settings.contract.at(path)
         if setting.hint is not None or setting.excluded:
             return True
         return self.state.exists and self.state.schema.find(path) is not None
 
     def on(self, now: State) -> Planned:
-        """Rebase the planned batch on the table as it is ``now``.
+        """Rebase the planned batch on the table's state ``now``.
 
         Raises Moved if its rows would be written differently.
         """
@@ -410,10 +427,14 @@ class Planned:
 def outcome(
     planned: Planned, written: int, quarantined: int, snapshot: int | None, rest: Mapping[str, int | None]
 ) -> Result:
-    """The result of a committed batch.
+    """Build the result of a committed batch.
 
-    ``written``, ``quarantined``: numbers of records; ``snapshot``: the table's; ``rest``: the number of
-    values that went there, by path.
+    Args:
+        planned: the batch and its plan.
+        written: the number of records written.
+        quarantined: the number of records in quarantine.
+        snapshot: the table's snapshot.
+        rest: the number of values that went to the rest, by path.
     """
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
@@ -430,7 +451,7 @@ def outcome(
 
 
 def _late(planned: Planned) -> list[str]:
-    """A hint at a source whose positions went back."""
+    """Return a hint if the source's positions went back."""
     row_key, counts = planned.settings.row_key, planned.counts
     if row_key is None or counts is None:
         return []
@@ -439,9 +460,9 @@ def _late(planned: Planned) -> list[str]:
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
-    """The number of values that went to the rest, by path.
+    """Count the values that went to the rest, by path.
 
-    The batch is already committed: if this cannot be read, only the paths are known.
+    The batch is already committed: if the counts cannot be read, the paths come without them.
     """
     if not planned.plan.route.has_rest:
         return {}
@@ -454,7 +475,7 @@ def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | No
 
 
 def paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
-    """The paths whose values the plan sends to the rest."""
+    """Return the paths whose values the plan sends to the rest."""
     paths = (path for field in planned.route.fields for path in field.rest_paths((field.key,)))
     return {spelled_field(path): None for path in paths}
 
@@ -463,14 +484,14 @@ _LOG = logging.getLogger("driftline")
 
 
 class Listener(Protocol):
-    """Notified of each batch as it begins and as it ends; must return quickly."""
+    """A listener to batches, notified when one begins and when it ends. It must return quickly."""
 
     def begins(self, table: str, batch: str) -> None:
-        """A batch of the table, by its id, is about to be observed."""
+        """A batch of the table, given by its id, is about to be observed."""
         ...
 
     def ended(self, result: Result) -> None:
-        """The batch was committed, or it was empty."""
+        """The batch was committed, or was empty."""
         ...
 
     def failed(self, error: BaseException) -> None:
@@ -479,7 +500,7 @@ class Listener(Protocol):
 
 
 class Listeners:
-    """Several listeners as one. One that raises an error is logged, and not called again."""
+    """A group of listeners. One that raises an error is logged, and not called again."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self._listeners = list(listeners)
@@ -508,7 +529,7 @@ class Listeners:
 
 
 def heard(batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]) -> Result:
-    """Take the batch, and notify the listener."""
+    """Ingest the batch by ``take``, and notify the listener."""
     began = time.monotonic()
     listener.begins(batch.table.name, batch.id)
     try:

@@ -65,12 +65,16 @@ _ROOM = 1000  # ids of columns
 class Options:
     """Options of a batch.
 
-    ``settings``: of this batch, before those of the table. ``token``: the batch is a micro-batch of a
-    capture, and enters the table once, however often it is sent. ``endless``: wait for other writers without
-    end, instead of `retry.PATIENCE` seconds. ``progress``: called with each phase (observing, planning,
-    writing, quarantining, committing, committed), and with the reason of each wait for other writers.
-    ``listener``: notified of the batch unless it is only planned. ``again``: take files that the table has
-    taken before. ``recent``: the batches before, which this one may be like.
+    Attributes:
+        settings: the batch's settings, which take precedence over the table's.
+        token: set if the batch is a micro-batch of a capture, which enters the table once, however often it
+            is sent.
+        endless: wait for other writers without end, instead of `retry.PATIENCE` seconds.
+        progress: called with each phase (observing, planning, writing, quarantining, committing, committed),
+            and with the reason of each wait for other writers.
+        listener: notified of the batch, unless it is only planned.
+        again: ingest files that the table has already ingested.
+        recent: previous batches, which this one may resemble.
     """
 
     settings: Mapping[str, str] | None = None
@@ -85,7 +89,14 @@ class Options:
 def ingest(
     table: CatalogTable, source: Source, options: Options | None = None, *, dry_run: bool = False
 ) -> Result:
-    """Ingest one batch into the table; with ``dry_run`` only plan it."""
+    """Ingest one batch into the table.
+
+    Args:
+        table: the table, which need not exist.
+        source: the records.
+        options: see `Options`.
+        dry_run: only plan the batch.
+    """
     options = options or Options()
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
@@ -110,9 +121,12 @@ def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
 class _Attempts:
     """The attempts to ingest one batch.
 
-    ``again``: one has begun; ``tried``: the quarantine has the batch from an attempt that did not end;
-    ``reread``: its files were read again because they had changed. ``scan``: the last one, ``observed``: the
-    last observation of all records.
+    Attributes:
+        again: an attempt has begun.
+        tried: the quarantine has the batch from an attempt that did not end.
+        reread: the files were read again because they had changed.
+        scan: the last scan.
+        observed: the last observation of all records.
     """
 
     batch: BatchRequest
@@ -126,8 +140,10 @@ class _Attempts:
     def next(self) -> Result:
         """Make one attempt.
 
-        Raises CommitConflict if others were faster, DataError if another attempt is useless, SetupError if
-        Java has ended.
+        Raises:
+            CommitConflict: another writer was faster.
+            DataError: another attempt is useless.
+            SetupError: Java has ended.
         """
         try:
             return self._take()
@@ -172,7 +188,7 @@ class _Attempts:
         return _write(planned, tried=self.tried)
 
     def _open(self, state: State) -> BatchScan:
-        """Open the batch, as it is now, for the table."""
+        """Open the batch in its present state for the table."""
         batch = self.batch
         batch.progress("observing")
         self.scan = batch.source.open(batch.open(state), batch.settings(state), self.scan)
@@ -180,9 +196,7 @@ class _Attempts:
 
 
 class SpeculationFailed(Exception):
-    """The batch does not match the speculated plan: it has to be read again, by a plan for what was
-    ``observed``.
-    """
+    """The batch does not match the speculated plan; read it again by a plan for what was ``observed``."""
 
     def __init__(self, observed: Observed) -> None:
         super().__init__("the batch does not match the speculated plan")
@@ -190,7 +204,7 @@ class SpeculationFailed(Exception):
 
 
 def _speculated(batch: BatchRequest, state: State, scan: BatchScan) -> Planned | None:
-    """A likely observation of the batch, and a plan by which it can be read once; None if there is none."""
+    """Guess the batch's observation and a plan, so that one read may do; None if there is no likely guess."""
     observed = scan.guess(batch.recent.observation(scan))
     if observed is None:
         return None
@@ -212,8 +226,7 @@ def _plan_of(batch: BatchRequest, observed: Observed) -> Plan:
 
 
 def _confirmed(guessed: Planned, written: Written) -> Planned:
-    """Plan the batch again from everything that the tasks observed while they wrote rows by the speculated
-    plan.
+    """Plan the batch again from all that its tasks observed while they wrote by the speculated plan.
 
     Raises SpeculationFailed if that plan would have made other columns or other rows.
     """
@@ -236,8 +249,13 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     """Write the batch, and its rejects into the quarantine, and commit both.
 
-    ``tried``: the quarantine has this batch from an attempt that did not end. ``guessed``: the observation
-    and the plan are yet to be confirmed; raises SpeculationFailed if they are wrong.
+    Args:
+        planned: the batch and its plan.
+        tried: the quarantine has this batch from an attempt that did not end.
+        guessed: the observation and the plan are speculated, and have to be confirmed.
+
+    Raises:
+        SpeculationFailed: the speculated plan is wrong.
     """
     batch = planned.batch
     batch.progress("writing")
@@ -285,7 +303,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
 
 
 def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Staged | None) -> Planned:
-    """Make the batch visible; returns it as planned for the table that it came into."""
+    """Make the batch visible; returns it as planned for the table state that it was committed to."""
     batch = planned.batch
 
     def now() -> State:
@@ -315,7 +333,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
 
 
 def _since(planned: Planned) -> dict[str, str]:
-    """The properties that record since when values of the batch wait in the rest."""
+    """Return the properties that record when values of each path first went to the rest."""
     begins = rest_column(planned.state.schema.struct) is None
     paths = paths_of_rest(planned.plan)
     return first_seen(planned.state.properties, paths, planned.batch.id, begins=begins)
@@ -323,8 +341,12 @@ def _since(planned: Planned) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rows that were written, but are not committed yet: their number, and the results of the tasks that made
-    them; None if Spark handed the rows over. ``changes``: by key, which are yet to be settled.
+    """Rows that are written but not yet committed.
+
+    Attributes:
+        rows: their number.
+        results: the results of the tasks that made them; None if Spark wrote the rows.
+        changes: changes by key, still to be settled.
     """
 
     rows: int
@@ -333,7 +355,7 @@ class Written:
 
     @property
     def diverged(self) -> bool:
-        """True if a task met records that its plan does not cover, and made no more rows."""
+        """True if a task met records that its plan does not cover, and stopped making rows."""
         return any(result.diverged for result in self.results or ())
 
 
@@ -342,7 +364,8 @@ def _data(
 ) -> tuple[Planned, int, quarantine.Staged | None]:
     """Write the batch's rows, and its rejects into the quarantine.
 
-    Returns the number of rows, and the confirmed plan.
+    Returns:
+        The confirmed plan, the number of rows, and the rejects.
     """
     batch = planned.batch
     with folder_of_batch(batch.table.spark, transaction) as folder:
@@ -375,11 +398,11 @@ def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
 
 
 class _Misread(Exception):
-    """The records that were written differ from those that were observed."""
+    """The records written differ from the records observed."""
 
 
 def _begun(planned: Planned) -> tuple[Planned, Transaction]:
-    """A transaction on the table as it is now, with the plan for that."""
+    """Begin a transaction on the table's present state, with the plan for that state."""
     batch = planned.batch
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
@@ -392,15 +415,16 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
 
 
 def _ids_after(planned: Planned) -> int:
-    """The id beyond which the batch's new columns get theirs: where others keep adding columns, it leaves
-    them room, so that files already written stay valid.
+    """Return the id after which the batch's new columns get their ids.
+
+    If other writers keep adding columns, it leaves them room, so that files already written stay valid.
     """
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 
 
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
-    """Have the source's tasks write the batch's rows, through the ``folder``."""
+    """Run the source's tasks, which write the batch's rows through the ``folder``."""
     plan, tally = planned.plan, planned.observation.tally
     if plan.rewrites:
         return Written(_rewritten(transaction, planned))
@@ -420,7 +444,7 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
 
 
 def _truncate(planned: Planned) -> LastTruncate:
-    """The last truncate of the table's source."""
+    """Return the last truncate of the source's table."""
     row_key, tally = planned.settings.row_key, planned.observation.tally
     sent = 0 if row_key is None else row_key.epoch, tally.truncated
     is_snapshot = SNAPSHOT_TAKEN in tally.marks and "truncate" not in tally.marks
@@ -428,14 +452,14 @@ def _truncate(planned: Planned) -> LastTruncate:
 
 
 def _truncated(planned: Planned) -> dict[str, str]:
-    """The property that records a new truncate."""
+    """Return the property that records a new truncate."""
     truncate = _truncate(planned)
     place = truncate.epoch, truncate.position
     return by_batch(planned.state.properties, place, planned.batch.id) if truncate.new else {}
 
 
 def _summary(planned: Planned) -> dict[str, str]:
-    """The properties of the batch's snapshot."""
+    """Return the properties of the batch's snapshot."""
     return {"driftline.batch": planned.batch.id}
 
 
@@ -459,7 +483,7 @@ def _rewritten(transaction: Transaction, planned: Planned) -> int:
 
 
 def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
-    """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
+    """Find the columns that cannot be rewritten: a value would change, or the table's layout uses them."""
     if not planned.rewrites:
         return []
     definition = table.definition()
@@ -469,8 +493,9 @@ def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
 
 
 def _no_columns(planned: Planned) -> Result:
-    """A table cannot be made without a column: the records wait in quarantine (2.4), and with them the
-    settings and the truncate that the table will have.
+    """Keep the records of a table without columns in quarantine (2.4).
+
+    The settings and the truncate for the future table are kept with them.
     """
     batch, tally, quarantined = planned.batch, planned.observation.tally, 0
     if tally.records + tally.malformed or tally.truncated:
@@ -488,14 +513,14 @@ def _no_columns(planned: Planned) -> Result:
 
 
 def _without_rows(planned: Planned, quarantined: int = 0) -> Result:
-    """The result of a batch that the table gets no rows of."""
+    """Return the result of a batch that adds no rows to the table."""
     batch, by_key = planned.batch, planned.settings.row_key is not None
     ended = result(batch.table.name, batch.id, planned.observation, planned.plan, 0, quarantined)
     return replace(ended, by_key=KeyCounts() if by_key else None)
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:
-    """The message and the hint for an error of the batch."""
+    """Return the message and the hint for an error of the batch."""
     if change := changed(batch.files):
         return change, AGAIN
     message, hint = explained(error)

@@ -24,7 +24,7 @@ ConversionJson = TypedDict(
 
 
 class ConflictJson(TypedDict):
-    """A field for which records were refused."""
+    """A field whose values were refused."""
 
     path: str
     table_type: str
@@ -43,12 +43,14 @@ class TableLayoutJson(TypedDict):
 
 
 class ResultJson(TypedDict):
-    """The result of one batch.
+    """The result of one batch, as JSON.
 
-    ``rest``, ``held``: numbers of values by path, null if not known. ``not_changes``: numbers of messages in
-    envelopes that change no row, by what they are. ``settings``: those that the batch changes for later ones,
-    if any. ``inserted`` to ``ignored``: the changes of a batch of a
-    table with a key, by what became of them.
+    Attributes:
+        rest: numbers of values beyond limits by path, null if unknown.
+        held: numbers of held values by path, null if unknown.
+        not_changes: numbers of envelope messages that change no row, by kind.
+        settings: settings that the batch changes for later ones, if any.
+        inserted: records of a table with a key that inserted a row; likewise the fields to ``ignored``.
     """
 
     table: str
@@ -82,14 +84,23 @@ class ResultJson(TypedDict):
 class Result(Shown):
     """The result of one batch. Counts are records.
 
-    ``snapshot`` None: nothing was written; ``before``: the schema it met; ``made_as``: the definition of a
-    new table, if a layout was requested; ``route``: which fields filled which columns; ``location``: the
-    table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
-    the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
-    waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
-    topics, which are no records, and ``marks`` messages in envelopes that say nothing of a row, by what they
-    are; ``dry_run``: it was only planned. ``by_key``: what became of the records of
-    a table with a key. ``settings``: those that the batch changes for later ones.
+    Attributes:
+        snapshot: the committed snapshot; None if nothing was written.
+        before: the table's schema before the batch.
+        made_as: the definition of a new table, if a layout was requested.
+        route: the fields that filled each column.
+        location: the table's folder, if rows were written.
+        bytes_read: bytes of the source's files.
+        files_written: the number of new data files.
+        bytes_written: bytes of the new data files.
+        seconds: the duration of the batch.
+        commit_seconds: the duration of the commit, including waits for other writers.
+        retries: the number of those waits.
+        tombstones: null values of topics, which are no records.
+        marks: envelope messages that change no row, by kind.
+        dry_run: the batch was only planned.
+        by_key: the outcomes of records in a table with a key.
+        settings: settings that the batch changes for later ones.
     """
 
     table: str
@@ -126,12 +137,12 @@ class Result(Shown):
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """The number of records by what became of them, those in quarantine aside."""
+        """The number of records by outcome, those in quarantine aside."""
         return {"written": self.rows_written} if self.by_key is None else self.by_key.outcomes
 
     @property
     def outcomes_in_words(self) -> list[str]:
-        """The outcomes, as people read them: of changes by key those that there are."""
+        """The outcomes in words; for changes by key only those that occur."""
         if self.by_key is None:
             return [f"{self.rows_written} written"]
         return [f"{count} {word}" for word, count in self.outcomes.items() if count] or ["nothing written"]
@@ -151,7 +162,9 @@ class Result(Shown):
     def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:
         """Add the values that went to the rest, beyond limits or held.
 
-        ``waiting``: the number of values by path, None if unknown.
+        Args:
+            waiting: the number of values by path, None if unknown.
+            contract: the contract of the table's paths.
         """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}
@@ -166,15 +179,15 @@ class Result(Shown):
 
     @property
     def malformed(self) -> list[str]:
-        """The reasons for quarantine other than conflicts: lines that were no records."""
+        """The reasons for quarantine other than conflicts: lines that are no records."""
         causes = [str(conflict) for conflict in self.conflicts]
         return [reason for reason in self.rejected if not any(cause in reason for cause in causes)]
 
     def to_dict(self) -> ResultJson:
-        """The form that `ingest --json` prints.
+        """Return the JSON that `ingest --json` prints.
 
-        ``conflicts`` are there only if records were refused, the ``layout`` if the batch creates a table with
-        one.
+        ``conflicts`` is present only if records were refused, ``layout`` only if one was requested for a new
+        table.
         """
         out: ResultJson = {
             "table": self.table,
@@ -228,9 +241,7 @@ def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
 
 
 def _placed(conflict: Conflict, refused: Iterable[MalformedRecord]) -> Conflict:
-    """The conflict with the first of the records that were ``refused`` for it, where it has no value to show,
-    as of records without their key.
-    """
+    """Give a conflict without a sample, such as a missing key, the first of its refused records."""
     if conflict.sample:
         return conflict
     record = next((r for r in refused if r.reason.startswith(str(conflict))), None)
@@ -240,9 +251,15 @@ def _placed(conflict: Conflict, refused: Iterable[MalformedRecord]) -> Conflict:
 def result(
     table: str, batch: str, observation: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """The result of a batch: its counts from ``observation``, and the schema's changes from ``plan``.
+    """Build the result of a batch from its observation and plan.
 
-    ``written``, ``quarantined``: numbers of records.
+    Args:
+        table: the table's name.
+        batch: the batch's id.
+        observation: gives the counts.
+        plan: gives the schema changes.
+        written: the number of records written.
+        quarantined: the number of records in quarantine.
     """
     tally = observation.tally
     return Result(

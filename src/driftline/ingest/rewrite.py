@@ -46,9 +46,14 @@ def check_readable(table: CatalogTable, schema: Schema) -> None:
 def rows_anew(
     table: CatalogTable, planned: Plan, after: Struct, settings: Settings, old: DataFrame
 ) -> DataFrame:
-    """Convert the table's ``old`` rows to rows of the struct ``after``, with their ids if they have any.
+    """Convert the table's rows to rows of another struct, with their ids if they have any.
 
-    ``planned``: the plan that leads to ``after``.
+    Args:
+        table: the table.
+        planned: the plan that leads to ``after``.
+        after: the new struct.
+        settings: the table's settings.
+        old: the present rows.
     """
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)
@@ -57,7 +62,7 @@ def rows_anew(
 
 
 def beside(old: DataFrame, rows: DataFrame) -> DataFrame:
-    """Append new ``rows`` to those of a table."""
+    """Append new ``rows`` to the rows of a table."""
     for column in old.columns[len(rows.columns) :]:  # new rows have no ids yet
         rows = rows.selectExpr("*", f"cast(null as bigint) as {column}")
     return old.union(rows)
@@ -68,7 +73,7 @@ def _rewritten(before: Struct, converter: Converter, rows: pa.RecordBatch) -> pa
 
 
 def lossy_rewrites(table: DataFrame, planned: Plan) -> list[Path]:
-    """The columns with a value that the rewrite would change."""
+    """Find the columns with a value that the rewrite would change."""
     before, requested = planned.before, planned.rewrites
     if not requested:
         return []
@@ -81,7 +86,7 @@ def lossy_rewrites(table: DataFrame, planned: Plan) -> list[Path]:
 def _lossy(
     before: Struct, conflicts: Sequence[Conflict], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The numbers of the conflicts that some row has."""
+    """Yield the numbers of the conflicts that some row has."""
     for batch in batches:
         rows = from_spark(batch, before)
         numbers = [n for n, c in enumerate(conflicts) if having(rows, before, c.path, c).any()]
@@ -89,7 +94,7 @@ def _lossy(
 
 
 def _inexact(before: Schema, change: RewriteColumn) -> Conflict:
-    """The values of a column that are not exact in its new type."""
+    """The conflict of a column's values that are not exact in its new type."""
     old = before.find(change.path)
     assert old is not None
     path, was, becomes = change.path, old.type, change.type

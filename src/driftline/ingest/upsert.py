@@ -40,7 +40,7 @@ _FAULT = "nothing was committed; this is a bug in driftline, please report it"
 
 
 def check_possible(planned: Planned) -> None:
-    """Raise DataError for changes by key that cannot be settled."""
+    """Raise DataError if the changes by key cannot be settled."""
     row_key, table = planned.settings.row_key, planned.batch.table.name
     if row_key is None:
         return
@@ -88,10 +88,12 @@ def _check_patches(planned: Planned) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of a batch, as rows of the ``struct`` that its tasks made.
+    """The keyed changes of a batch, as rows of ``struct`` that its tasks made.
 
-    ``table``: its name, for messages; ``cache``: of keys that batches before have read; ``truncate``: the
-    last one that is known.
+    Attributes:
+        table: the table's name, for messages.
+        cache: keys that previous batches have read.
+        truncate: the last known truncate.
     """
 
     table: str
@@ -104,7 +106,7 @@ class Changes:
     truncate: LastTruncate = field(default_factory=LastTruncate)
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
-        """Write the rows that count, and have the transaction remove those that they replace or delete."""
+        """Write the winning rows, and have the transaction remove the rows that they replace or delete."""
         key = [self._columns(path) for path in self.row_key.key]
         order = [self._columns(path) for path in self.row_key.order_by]
         if not self.slices.parts and not (self.truncate.new and all(key) and all(order)):
@@ -155,7 +157,7 @@ class Changes:
         return replace(settled.counts, truncated=sum(map(len, older.values())))
 
     def _orders(self, rows: pa.Table, columns: Sequence[Sequence[PlacedColumn]]) -> pa.Array | None:
-        """The order of each row, by the columns of each field; None where changes count as they arrive."""
+        """Return the order of each row from its columns; None if changes count as they arrive."""
         if not columns:
             return None
         texts = orders(
@@ -168,7 +170,7 @@ class Changes:
     def _find(
         self, transaction: Transaction, keys: BatchKeys, ids: Mapping[str, int], latest: Latest
     ) -> tuple[Sequence[Found], Positions]:
-        """The rows of the table that have a key of the batch, and those that go by a truncate."""
+        """Find the table's rows that have a key of the batch, and those that a truncate removes."""
         order, deleted = ids.get(ORDER_KIND), ids.get(DELETED_KIND)
         if not self.truncate.new or order is None or latest.orders is None:
             return transaction.find(keys, order, deleted, self.cache), {}
@@ -176,7 +178,7 @@ class Changes:
         return older.apart(transaction.find(older, order, deleted, self.cache))
 
     def _rows(self) -> pa.Table:
-        """The columns of the batch that are needed to settle it."""
+        """Read the columns that settling the batch needs."""
         if self.slices.parts:
             return self.slices.read(self._needed())
         flags = pa.nulls(0, pa.bool_())
@@ -184,7 +186,7 @@ class Changes:
 
     @property
     def _fills(self) -> bool:
-        """True if rows keep fields that a change of theirs did not have."""
+        """True if rows keep fields that their latest change lacks."""
         return self.row_key.keeps_fields and own_column(self.struct, ORDERS_KIND) is not None
 
     def _merger(self, own: Mapping[str, int]) -> MergesRows:
@@ -193,7 +195,7 @@ class Changes:
         return RowMerger(self.struct, own, self.mark, self.excluded)
 
     def _own(self) -> dict[str, int]:
-        """The places of the columns that each row gets here, by kind."""
+        """Return the positions of driftline's own columns that each row gets here, by kind."""
         kinds = [*self.row_key.columns, *([ORDERS_KIND] if self._fills else [])]
         columns = {kind: own_column(self.struct, kind) for kind in kinds}
         return {
@@ -201,9 +203,9 @@ class Changes:
         }
 
     def _stored(self, settled: Settled, transaction: Transaction) -> StoredRows | None:
-        """A reader of the table's rows whose values stay; None where all go.
+        """Return a reader of the table's rows with values to keep; None if all values are replaced.
 
-        Raises DataError if they have values that would go with them.
+        Raises DataError if values that nothing replaces would be lost.
         """
         if (settled.live.kept < 0).all():
             return None
@@ -218,7 +220,7 @@ class Changes:
         return list(columns_of(self.struct, path, self.mark))
 
     def _needed(self) -> Sequence[str]:
-        """The names of the columns that hold keys and orders, and of the one that flags deletes."""
+        """Return the names of the key and order columns, and of the column that flags deletes."""
         fields = {path[0] for path in (*self.row_key.key, *self.row_key.order_by)}
         columns = chain.from_iterable(columns_of(self.struct, (field,), self.mark) for field in fields)
         flags = [] if self.row_key.delete_when is None else [DELETE_FLAG]
@@ -230,7 +232,7 @@ class Changes:
         return np.asarray(rows[DELETE_FLAG], np.bool_)
 
     def _check_all(self, values: pa.Array, role: str, paths: Sequence[tuple[str, ...]]) -> None:
-        """Raise DataError for a record without a key or an order that was let through."""
+        """Raise DataError for an admitted record without a key or an order."""
         if values.null_count:
             row = values.is_null().to_numpy(zero_copy_only=False).argmax()
             raise DataError(
@@ -241,7 +243,7 @@ class Changes:
 
 
 def _as_table(settled: Settled, latest: Latest) -> pa.Table:
-    """The rows that live, as the tasks that make them read it."""
+    """Return the live rows in the form that the tasks making them read."""
     live, codes = settled.live, pa.array(settled.live.codes)
     orders = pa.nulls(len(codes), pa.string()) if latest.orders is None else latest.orders.take(codes)
     row_ids = settled.table.row_ids(live.codes)

@@ -37,16 +37,16 @@ _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not f
 
 
 class AdmissionByShape:
-    """Asks the judge about each record; records of one shape share a verdict."""
+    """Admits records by the judge; records of one shape share a verdict."""
 
     def __init__(self, judge: AdmissionCheck, expected: ExpectedField, dates: str) -> None:
         self._judge, self._expected, self._dates = judge, expected, dates
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
-        """The reason the record is not accepted.
+        """Return the reason to refuse a record; None if it is accepted.
 
-        None if it is. Sample and place may be those of a record like it.
+        Sample and place may be those of a record of the same shape.
         """
         walker = Walker(self._expected, self._dates)
         walker.walk(record, source, line)
@@ -59,7 +59,7 @@ class AdmissionByShape:
 
 
 def _signature(shape: RecordShape) -> object:
-    """A hashable form of a shape without places and samples."""
+    """Return a hashable form of a shape, without places and samples."""
     return tuple((key, _field(field)) for key, field in shape.fields.items())
 
 
@@ -94,7 +94,7 @@ Looked: TypeAlias = (
 
 
 class JsonObserver:
-    """Observes the lines it is fed, against what a table has (``expected``).
+    """Observes the lines it is fed, against the table's columns (``expected``).
 
     A decoder, typed by the lines so far, reads them. It takes only lines that would add nothing; any other is
     walked, and the decoder is rebuilt once the walks have cost as much as building it does.
@@ -109,11 +109,15 @@ class JsonObserver:
         many: int = MANY_KEYS,
         before: RecordShape | None = None,
     ) -> None:
-        """``judge``: records that it does not accept are counted as malformed, not observed.
+        """Start without any lines.
 
-        ``usual``: the part of a shape that the decoder takes; lines with more are walked. ``many``: the
-        number of an object's keys that are kept apart before they are checked for data. ``before``: the shape
-        of earlier lines, or of the first of these; it counts as observed.
+        Args:
+            expected: the table's columns.
+            settings: the table's settings.
+            judge: records that it does not accept are counted as malformed, not observed.
+            usual: returns the part of a shape that the decoder takes; lines with more are walked.
+            many: the number of an object's keys that are kept apart before they are checked for data.
+            before: the shape of earlier lines, or of the first of these; it counts as observed.
         """
         self._expected, self._settings = expected, settings
         self._folds_at = many if settings.contract.folds else None
@@ -144,10 +148,15 @@ class JsonObserver:
 
     @gc_paused()
     def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[Looked]:
-        """Observe lines of JSON, one record each; a blank one only counts as a line.
+        """Observe JSON lines of one record each; a blank one only counts as a line.
 
-        ``line``: the number of the first, or of each if they have gaps, in rising order. Returns the lines
-        that the decoder did not take.
+        Args:
+            lines: the lines.
+            source: the name of their source.
+            line: the number of the first, or of each in rising order if they have gaps.
+
+        Returns:
+            The lines that the decoder did not take.
         """
         # Of Kafka's values each has its own offset.
         numbers = range(line, line + len(lines)) if isinstance(line, int) else line
@@ -174,16 +183,16 @@ class JsonObserver:
 
     @property
     def learnt(self) -> int:
-        """A counter that rises with everything the lines add, and with lines that are no records."""
+        """A counter that rises with all that the lines add, and with malformed lines."""
         return self._walker.learnt + self._malformed
 
     @property
     def fields(self) -> FieldDecoders:
-        """By key, decoders of values of the types that the line decoder takes."""
+        """Decoders, by key, of values of the types that the line decoder takes."""
         return self._fast.decoder().fields
 
     def result(self) -> Observation:
-        """The observation so far; to be called when all is fed."""
+        """Return the final observation; call it after the last line."""
         records = self._lines - self._blank - self._malformed
         tally = Tally(records, self._malformed, Counter(self._walker.dropped), tuple(self._bad))
         shape = self._walker.shape if records else RecordShape()
@@ -191,7 +200,7 @@ class JsonObserver:
         return replace(merged, tally=replace(merged.tally, excluded=Counter(self._excluded.counts)))
 
     def taken(self) -> Observation:
-        """The observation so far; lines fed from now on are observed separately."""
+        """Return the observation so far; lines fed from now on are observed separately."""
         result, self._done = self.result(), Observation()
         self._excluded.counts.clear()
         self._begin()
@@ -220,7 +229,8 @@ class JsonObserver:
     def look(self, line: bytes, source: str, number: int) -> Why | None:
         """Walk a line that the fast decoder did not take, unless the exact one takes it.
 
-        Returns the reason it is no record of the table's; None if it is one.
+        Returns:
+            The reason that it is no record of the table; None if it is one.
         """
         keys = line.count(b'":')
         try:
@@ -256,9 +266,10 @@ class JsonObserver:
 
 
 class _Adaptive:
-    """A decoder of what the walker knows, or of a ``part`` of it.
+    """A decoder that is rebuilt as the walker learns, for all it knows or for a ``part`` of it.
 
-    It is rebuilt when the looks for want of it have cost as much, in keys; first after ``at_first`` of them.
+    It is rebuilt once walks that a better decoder would have saved have cost as much, counted in keys; first
+    after ``at_first`` of them.
     """
 
     def __init__(
@@ -268,17 +279,17 @@ class _Adaptive:
         self._first: _Built | None = None  # of what each walker knows at first
 
     def begin(self, walker: Walker) -> None:
-        """Start again, with a walker that knows what every walker before knew at first."""
+        """Start again, with a walker that knows what each previous walker knew at first."""
         self._walker, self._folded, self._missed = walker, walker.folded, 0.0
         self._built = self._first or _Built(NOTHING, None)
         self._knows = -1 if walker.shape.fields and self._first is None else 0
 
     def missed(self, keys: float) -> None:
-        """Count the keys of a look that a better decoder would have saved."""
+        """Count the keys of a walk that a better decoder would have saved."""
         self._missed += keys
 
     def decoder(self) -> Decoder:
-        """The decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
+        """Return the decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
         learnt = self._walker.learnt
         cost = _TO_BUILD * learnt if self._knows > 0 else self._at_first
         folded = self._walker.folded != self._folded  # then there is far less to know
@@ -304,7 +315,7 @@ class _Adaptive:
 
 
 class _Built(NamedTuple):
-    """A decoder, and what it takes."""
+    """A decoder, and the shape that it takes."""
 
     decoder: Decoder
     takes: RecordShape | None
@@ -314,14 +325,14 @@ _record = json.Decoder(dict[str, object]).decode
 
 
 class Excluded:
-    """Counts, in ``counts``, the records that have a value at each of the paths."""
+    """Counts, in ``counts``, the records with a value at each of the paths."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
         self.counts: Counter[str] = Counter()
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Count in lines of JSON; a line that is no object has no such value."""
+        """Count in JSON lines; a line that is no object has no such value."""
         for line in lines if self.paths else ():
             try:
                 record = _record(line)

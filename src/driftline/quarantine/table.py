@@ -51,12 +51,12 @@ SCHEMA = Schema(
 
 
 def of(table: TableT) -> TableT:
-    """The quarantine that belongs to a table."""
+    """Return the quarantine that belongs to a table."""
     return table.sibling(table.name + QUARANTINE)
 
 
 def with_feed(table: CatalogTable, state: State) -> State:
-    """Give a table that is not made yet the properties that batches which wait whole have left for it."""
+    """Give a table that does not exist yet the properties that waiting batches have left for it."""
     if state.exists:
         return state
     kept = of(table).load().properties.get(FEED)
@@ -65,7 +65,7 @@ def with_feed(table: CatalogTable, state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Rejected records, written but not visible until `commit`. ``rows``: how many."""
+    """Rejected records, written but invisible until `commit`. ``rows``: their number."""
 
     table: CatalogTable
     transaction: Transaction
@@ -77,17 +77,17 @@ class Staged:
         commit(self.transaction, self.table.load, retry)
 
     def undo(self) -> None:
-        """Remove the rows again: their batch has failed."""
+        """Remove the rows again, because their batch failed."""
         if not self.transaction.committed:
             self.transaction.abandon()
         elif not self.transaction.undo():
             self.table.delete("batch", self.batch)
 
     def withdraw(self, *, tried: bool) -> None:
-        """Remove this process's rejects: another one has ingested the batch, with rejects of its own.
+        """Remove this process's rejects, because another process ingested the batch with rejects of its own.
 
-        ``tried``: this process took those for an earlier attempt's, and replaced them, so its own rejects
-        stay.
+        ``tried``: this process took the other's rejects for those of an earlier attempt and replaced them, so
+        its own rejects stay.
         """
         if not self.transaction.committed:
             self.transaction.abandon()
@@ -128,7 +128,7 @@ def _rows(rejected: DataFrame, constants: Mapping[str, Any]) -> DataFrame:
 
 
 def forget(table: CatalogTable, token: Token) -> bool:
-    """Delete what an earlier attempt at a micro-batch left; False if there was nothing."""
+    """Delete what an earlier attempt at a micro-batch left; returns False if there was nothing."""
     quarantine = of(table)
     state = quarantine.load()
     if not (state.exists and token.reached(state.properties)):
@@ -138,6 +138,6 @@ def forget(table: CatalogTable, token: Token) -> bool:
 
 
 def missing(schema: Schema) -> list[AddColumn]:
-    """The columns that a quarantine of an earlier version has not."""
+    """Return the columns missing from a quarantine created by an earlier version."""
     has = {column.name for column in schema.struct.fields}
     return [AddColumn((), column) for column in SCHEMA.struct.fields if column.name not in has]

@@ -23,39 +23,44 @@ Observed_co = TypeVar("Observed_co", covariant=True)
 
 
 class Diverged(Exception):
-    """A record has what the plan of its task does not cover."""
+    """A record has something that its task's plan does not cover."""
 
 
 class OpenShare(Protocol[Group, Accepted, Observed_co]):
-    """A share of a batch, open in its task. Each group is observed before the next one is read."""
+    """A share of a batch, opened in its task. Each group is observed before the next one is read."""
 
     def groups(self) -> Iterator[Group]:
-        """Read the records, some at a time."""
+        """Yield the records in groups."""
         ...
 
     def observe(self, group: Group, everything: str | None) -> tuple[Accepted, pa.RecordBatch | None]:
-        """Observe the records of a group that are accepted; returns them, and the rejects if there are some.
+        """Observe the accepted records of a group.
 
-        ``everything``: the reason for which all records are rejects.
+        Args:
+            group: some records.
+            everything: the reason to reject all records, if there is one.
+
+        Returns:
+            The accepted records, and the rejects, if any.
         """
         ...
 
     def convert(self, accepted: Accepted) -> Iterator[pa.RecordBatch]:
-        """Make rows of the table. Raises Diverged if the plan does not cover a record."""
+        """Convert accepted records to table rows. Raises Diverged if the plan does not cover a record."""
         ...
 
     def observed(self) -> Observed_co:
-        """The observation of all records."""
+        """Return the observation of all records."""
         ...
 
 
 class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
-    """Reads one format in tasks, to which it is sent."""
+    """A reader of one format; it is sent to tasks."""
 
     @property
     @abstractmethod
     def converts(self) -> bool:
-        """True if it has a plan to make rows by; without one it only observes."""
+        """True if the reader has a plan to make rows by; without one it only observes."""
 
     @abstractmethod
     def open(self, given: Given) -> OpenShare[Group, Accepted, Observed_co]:
@@ -84,7 +89,12 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
         return Reported(share.observed(), diverged)
 
     def rejects(self, given: Given, everything: str | None) -> Iterator[pa.RecordBatch]:
-        """The rejects of a share; all of its records if there is a reason for ``everything``."""
+        """Yield the rejects of a share.
+
+        Args:
+            given: the share.
+            everything: the reason to reject all records, if there is one.
+        """
         share = self.open(given)
         for group in share.groups():
             _, rejects = share.observe(group, everything)
@@ -94,10 +104,12 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionTerms:
-    """The terms on which a table admits records; they are sent to tasks.
+    """The terms by which a table admits records; they are sent to tasks.
 
-    ``expected``: the table's columns. Records of JSON are refused one by one, by the ``judge``, and rows of
-    columns by the ``conflicts``.
+    Attributes:
+        expected: the table's columns.
+        conflicts: the reasons to refuse rows of columns.
+        judge: refuses JSON records, one by one.
     """
 
     expected: ExpectedField
@@ -106,12 +118,12 @@ class AdmissionTerms:
     judge: AdmissionCheck | None = None
 
     def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> AdmissionTerms:
-        """These terms, which refuse more records: by the ``judge``, or for one of the ``conflicts``."""
+        """Return terms that refuse more records: by the ``judge``, or for one of the ``conflicts``."""
         return replace(self, judge=judge, conflicts=(*self.conflicts, *conflicts))
 
     @property
     def refuse(self) -> bool:
-        """True if some records are refused."""
+        """True if the terms refuse any record."""
         return self.judge is not None or bool(self.conflicts)
 
 
@@ -123,8 +135,9 @@ _MANY, _LARGE = 4_000, 32 * 2**20
 
 
 def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """The numbers of parts of these sizes, for so many tasks at most, the largest first to
-    the least laden; in order within a task.
+    """Assign parts by size to at most so many tasks.
+
+    The largest part goes first, each to the least loaded task; within a task the parts are in order.
 
     >>> dealt([5, 9, 4], 2)
     [[1], [0, 2]]
@@ -139,7 +152,7 @@ def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
 
 
 def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """The numbers of parts of these sizes, in order: those of a task follow one another.
+    """Assign parts by size to at most so many tasks, each a run of consecutive parts.
 
     >>> in_runs([5, 9, 4], 2)
     [[0], [1, 2]]
@@ -155,7 +168,7 @@ def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
 
 
 def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
-    """Some parts at a time, which are converted at once. ``weigh``: the rows of one, and their bytes."""
+    """Group parts to be converted together. ``weigh``: the rows and bytes of a part."""
     group: list[T] = []
     rows = size = 0
     for part in parts:

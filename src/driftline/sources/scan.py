@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """The table that a batch is opened for, by its schema and its settings.
+    """The table that a batch is opened for, by its schema and settings.
 
-    ``versions``: the files of the batch on this machine, as they are now; those in a store are checked before
-    the commit. ``names``: other names for files, in reports.
+    Attributes:
+        versions: the present versions of the batch's files on this machine; those in a store are checked
+            before the commit.
+        names: other names for files, in reports.
     """
 
     schema: Schema
@@ -46,19 +48,19 @@ class ScanRequest:
 
     @property
     def terms(self) -> AdmissionTerms:
-        """The terms on which all records are admitted."""
+        """The terms by which the table admits records."""
         return AdmissionTerms(expect(self.schema, self.settings), self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """An observation of a batch, and the ``scan`` with what was learnt of it, such as its lines' numbers."""
+    """An observation of a batch, and a ``scan`` that keeps what it learnt, such as line numbers."""
 
     scan: BatchScan
     observation: Observation
 
     def tasks(self, plan: Plan, struct: Struct) -> RowTasks:
-        """Tasks that make rows of ``struct`` by a plan for this observation."""
+        """Return tasks that make rows of ``struct`` by a plan for this observation."""
         return self.scan.tasks(plan, struct, self.observation)
 
     def answers(self, request: ScanRequest) -> bool:
@@ -69,10 +71,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class BatchScan(ABC):
-    """The records of one batch as they are now, with what is needed to observe them and to make rows of them.
+    """A batch in its present state, opened to observe its records and to make rows of them.
 
-    A scan never changes: to refuse records makes another one. Tasks report what they observed while they made
-    rows, and `merged` makes one observation of that.
+    A scan never changes: refusing records makes another one. Tasks report what they observe while they make
+    rows, and `merged` makes one observation of their reports.
     """
 
     request: ScanRequest
@@ -90,13 +92,14 @@ class BatchScan(ABC):
 
     @property
     def repeats(self) -> bool:
-        """True if the next batch is likely to be like this one, by what its source is."""
+        """True if the source makes it likely that the next batch resembles this one."""
         return True
 
     def guess(self, last: Observation | None) -> Observed | None:
-        """A likely observation, by which rows may be made at once; None if observing first is better.
+        """Guess an observation, so that the first read can make rows; None if observing first is better.
 
-        ``last``: the observation of the last batch for such a table.
+        Args:
+            last: the observation of the last batch for the same schema and settings.
         """
         likely = self._guess(last)
         return self._named(likely) if likely is not None and likely.observation.tally.records else None
@@ -107,31 +110,34 @@ class BatchScan(ABC):
         return self._named(self._merged(parts, converted=False))
 
     def merged(self, results: Sequence[TaskResult[Any]]) -> Observed:
-        """The observation of all records by tasks that made rows of them."""
+        """Merge the observations of tasks that made rows of all records."""
         return self._named(self._merged([result.observed for result in results], converted=True))
 
     def refusing(
         self, judge: AdmissionCheck, conflicts: Sequence[Conflict], observation: Observation
     ) -> Self:
-        """The scan without the records that are not accepted by the ``judge``, or have one of the
-        ``conflicts``: they are rejects from now on, and not observed as records.
+        """Return a scan that rejects more records, and no longer observes them as records.
 
-        ``observation``: of the records so far, those too.
+        Args:
+            judge: rejects the records that it does not accept.
+            conflicts: records with one of these are rejected.
+            observation: of the batch so far, including these records.
         """
         return replace(self._advised(observation), terms=self.terms.refusing(judge, conflicts))
 
     def tasks(self, plan: Plan, struct: Struct, observation: Observation) -> RowTasks:
-        """Tasks that make rows of ``struct`` by a plan made for ``observation``, and observe all records."""
+        """Return tasks that observe all records, and make rows of ``struct`` by the ``plan``."""
         return self._tasks(self._conversion(plan, struct, observation))
 
     def rejects(self, results: Sequence[TaskResult[Any]]) -> Rejects:
-        """The lines and rows that tasks set aside, to be called on the scan of their observation."""
+        """Return the lines and rows that tasks set aside; call it on the scan of their observation."""
         return replace(Rejects.of(results), lines=self._lines(), names=self.request.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
-        """The rejected lines and rows, with the columns of `REJECTED`.
+        """Read the batch once more for its rejected lines and rows, with the columns of `REJECTED`.
 
-        This reads the batch once more. ``everything``: the reason for which all records are rejected.
+        Args:
+            everything: the reason to reject all records, if there is one.
         """
         from pyspark.sql import functions as F
 
@@ -143,7 +149,7 @@ class BatchScan(ABC):
         return frame.withColumn("source", source)
 
     def notes(self, observation: Observation) -> Sequence[str]:
-        """Notes for a person on how the files were read, by their observation."""
+        """Return notes for a person on how the files were read."""
         notes = self._notes(observation)
         for path, name in self.request.names.items():
             notes = [note.replace(path, name) for note in notes]
@@ -153,36 +159,39 @@ class BatchScan(ABC):
     def _guess(self, last: Observation | None) -> Observed | None: ...
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> Any:
-        """The conversion to rows; of columns, unless a source has another one."""
+        """Return the conversion to rows: of columns, unless a source overrides it."""
         return Converter(struct, lean(plan.route), self.settings)
 
     @abstractmethod
     def _tasks(self, conversion: Any) -> RowTasks:
-        """Tasks that read all records; without a ``conversion`` they only observe them."""
+        """Return tasks that read all records; without a ``conversion`` they only observe."""
 
     def _merged(self, parts: Sequence[Any], *, converted: bool) -> Observed:
-        """The observation of all records by what each task observed; an `Observation`, unless a source has
-        something else. ``converted``: they made rows, too.
+        """Merge the observations of all tasks.
+
+        Args:
+            parts: one for each task; an `Observation`, unless a source has its own type.
+            converted: the tasks made rows, too.
         """
         return Observed(self, merge_observations(parts))
 
     def _to_reject(self) -> RowTasks:
-        """Tasks that read the rejects."""
+        """Return tasks that read the rejects."""
         return self._tasks(None)
 
     def _lines(self) -> Sequence[int]:
-        """The number of lines before each part in its file, if the tasks count from 1 in each."""
+        """Return the number of lines before each part in its file, if tasks count from 1 in each part."""
         return ()
 
     def _shares(self, sizes: Sequence[int], tasks: int) -> list[list[int]]:
-        """The numbers of the parts that each task reads; in order where a later record counts."""
+        """Assign the parts to tasks, by number; in order if a later record can override an earlier one."""
         return (dealt if self.settings.row_key is None else in_runs)(sizes, tasks)
 
     def _notes(self, observation: Observation) -> Sequence[str]:
         return ()
 
     def _advised(self, observation: Observation) -> Self:
-        """The scan with its notes on records that are refused next, and so not observed again."""
+        """Return the scan with notes on records that are refused next, and so not observed again."""
         return self
 
     def _named(self, observed: Observed) -> Observed:
@@ -205,14 +214,17 @@ def _rejects(
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
-    """The place of one batch of records, and how they are read; nothing of it changes.
+    """A batch's source: the place of its records, and how they are read. Immutable.
 
-    ``files``: theirs, where they are; ``names``: the names of files that were copied or unpacked before, as a
-    person used them, and ``originals``: the versions of those. ``columns``: those that the source fills
-    itself. ``in_order``: tasks make the rows in the order of the records. ``tells_absent``: a record that
-    lacks a field is told from one that has null there. ``as_text``: records are texts of JSON, which may be
-    messages in an envelope. ``conf``: settings of the Spark session that reading
-    it needs.
+    Attributes:
+        files: the files' present paths.
+        names: the original names of files that were copied or unpacked.
+        originals: the versions of the files that a person named, if they were copied or unpacked.
+        columns: the columns that the source fills itself.
+        in_order: tasks make rows in the order of the records.
+        tells_absent: an absent field can be distinguished from a null.
+        as_text: records are JSON texts, which may be messages in an envelope.
+        conf: settings of the Spark session, needed to read the source.
     """
 
     files: Sequence[str] = ()
@@ -226,23 +238,26 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> BatchScan:
-        """Open the batch, as it is now, for a table.
+        """Open the batch in its present state for a table.
 
-        ``before``: a scan of the batch for an earlier state of the table, which may know the files already.
+        Args:
+            schema: the table's schema.
+            settings: the table's settings.
+            before: a scan of the batch for an earlier table state, which may know the files already.
         """
 
     def reads_messages(self, row_key: RowKey) -> bool:
-        """True if the records may be messages in an envelope, of a table whose rows are known so."""
+        """True if the records of a table with this key may be messages in an envelope."""
         return self.as_text
 
     def at_fault(self) -> str | None:
-        """The file, and its column, that cannot be read; None if all can, or tasks say it themselves."""
+        """Return the file and column that cannot be read; None if there are none, or tasks report them."""
         return None
 
     def request(self, schema: Schema, settings: Settings) -> ScanRequest:
-        """The request for a scan of the files as they are now.
+        """Build the request for a scan of the files in their present state.
 
-        Raises DataError for columns where the table reads messages in an envelope.
+        Raises DataError for columns if the table reads messages in an envelope.
         """
         row_key = settings.row_key
         if row_key is not None and row_key.envelope and not self.reads_messages(row_key):

@@ -33,15 +33,16 @@ RowsOf = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
-    """Map the batches of a frame, in tasks, to rows of ``struct`` in Arrow."""
+    """Map the batches of a frame, in tasks, to Arrow rows of ``struct``."""
     return source.mapInArrow(partial(_handed_over, rows, struct), columns_of(struct))
 
 
 def converted(
     source: DataFrame, before: Struct, convert: Callable[[pa.RecordBatch], pa.RecordBatch], after: Struct
 ) -> DataFrame:
-    """Convert the rows of a table from one struct to the other; the frame's columns after those of ``before``
-    stay as they are.
+    """Convert the rows of a table from one struct to another.
+
+    Columns of the frame after those of ``before`` stay as they are.
     """
     beside = source.schema.fields[len(before.fields) :]
     types = ", ".join([columns_of(after), *(f"{name(f.name)} {f.dataType.simpleString()}" for f in beside)])
@@ -66,12 +67,12 @@ def _converted(
 
 
 def numbered(frame: DataFrame) -> DataFrame:
-    """The frame with plain names for its columns: mapInArrow takes a dot in one for a path."""
+    """Rename the frame's columns plainly: mapInArrow takes a dot in a name for a path."""
     return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
 def columns_of(struct: Struct) -> str:
-    """The columns that Spark has the rows in, as DDL."""
+    """Return the columns in which Spark has the rows, as DDL."""
     return ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in struct.fields)
 
 
@@ -95,7 +96,7 @@ _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
 class Reported(Generic[S]):
     """The report of a task at its end.
 
-    ``diverged``: it met records that its plan does not cover, and made no more rows from there on.
+    ``diverged``: it met records that its plan does not cover, and made no rows after them.
     """
 
     observed: S
@@ -114,7 +115,7 @@ class RowMaker(Protocol[Given_contra]):
 
 @dataclass(frozen=True, slots=True)
 class _MappedRows(Generic[Given_contra]):
-    """Another maker's rows, with a function applied to each batch of them."""
+    """The rows of another maker, with a function applied to each batch."""
 
     maker: RowMaker[Given_contra]
     function: BatchMap
@@ -130,9 +131,9 @@ class _MappedRows(Generic[Given_contra]):
 
 @dataclass(frozen=True, slots=True)
 class AsideFile:
-    """An Arrow file of rejects that a task wrote in the batch's ``folder``, which the driver adds.
+    """An Arrow file of rejects, written by a task in the batch's folder.
 
-    ``size``: bytes in memory.
+    ``folder`` is added by the driver; ``size`` is bytes in memory.
     """
 
     name: str
@@ -141,13 +142,13 @@ class AsideFile:
     folder: BatchFolder | None = None
 
     def open(self) -> pa.NativeFile:
-        """The file, to be read."""
+        """Open the file for reading."""
         assert self.folder is not None
         return self.folder.open(self.name)
 
 
 class TaskRows:
-    """The rows that a task makes. ``reported``: the report of their maker, once they are all made."""
+    """The rows that a task makes. ``reported``: the report of their maker, after the last row."""
 
     def __init__(self, rows: Generator[pa.RecordBatch, None, Reported[Any]]) -> None:
         self._rows = rows
@@ -164,7 +165,11 @@ Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does 
 class TaskResult(Generic[T]):
     """The outcome of a task.
 
-    ``files``: those that its work wrote; ``aside``: the file of its rejects; ``diverged``: as in `Reported`.
+    Attributes:
+        files: the files that its work wrote.
+        observed: the observation of its records.
+        diverged: as in `Reported`.
+        aside: the file of its rejects.
     """
 
     files: T
@@ -178,42 +183,51 @@ class TaskResult(Generic[T]):
 
 
 class RowTasks(Protocol):
-    """Tasks that make a batch's rows. ``results``: those of the tasks; None until they have run."""
+    """Tasks that make a batch's rows. ``results``: the results of the tasks; None before they have run."""
 
     results: list[TaskResult[Any]] | None
 
     @property
     def alone(self) -> bool:
-        """True if there is one task."""
+        """True if there is only one task."""
         ...
 
     def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
-        """Run the ``work`` in each task on its rows; returns what it returned.
+        """Run ``work`` in each task on its rows.
 
-        ``folder``: for files of this batch alone, which all tasks see; raises SetupError if one does not.
-        Without one, no rejects are set aside.
+        Args:
+            work: takes the rows of a task.
+            folder: for files of this batch alone, visible to all tasks; None to set no rejects aside.
+
+        Returns:
+            The results of the work.
+
+        Raises:
+            SetupError: a task does not see the folder.
         """
         ...
 
     def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
-        """The batches that a function reads, which gets each task's maker and what that is given.
+        """Read batches in each task, by a function of its maker and its input.
 
-        ``columns``: theirs, as DDL.
+        Args:
+            read: the function.
+            columns: the columns of the batches, as DDL.
         """
         ...
 
     def mapped(self, function: BatchMap) -> RowTasks:
-        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
+        """Return tasks that apply a function to each batch of rows."""
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
-        """The rows, of ``struct``, handed over to Spark; rejects are skipped, and observations lost."""
+        """Hand the rows, of ``struct``, over to Spark; rejects and observations are dropped."""
         ...
 
 
 @dataclass(slots=True)
 class PartTasks:
-    """Tasks by number. ``sizes``: bytes that each reads, about."""
+    """Tasks over numbered parts. ``sizes``: the approximate bytes that each reads."""
 
     spark: SparkSession
     sizes: Sequence[int]
@@ -222,11 +236,11 @@ class PartTasks:
 
     @property
     def alone(self) -> bool:
-        """True if there is one task."""
+        """True if there is only one task."""
         return len(self.sizes) == 1
 
     def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
-        """Run the tasks; a single small one in this process."""
+        """Run the tasks; a single small one runs in this process."""
         context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
@@ -240,11 +254,11 @@ class PartTasks:
         return self._numbers.mapInArrow(partial(_batches_of_parts, partial(read, self.maker)), columns)
 
     def mapped(self, function: BatchMap) -> PartTasks:
-        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
+        """Return tasks that apply a function to each batch of rows."""
         return replace(self, maker=_MappedRows(self.maker, function))
 
     def frame(self, struct: Struct) -> DataFrame:
-        """A frame with a partition for each task."""
+        """Return a frame with a partition for each task."""
         rows = partial(_batches_of_parts, partial(_rows, self.maker))
         return mapped(self._numbers, rows, struct)
 
@@ -256,14 +270,14 @@ class PartTasks:
 
 @dataclass(slots=True)
 class FrameTasks:
-    """Tasks over the rows of DataFrames, each with its maker, which is given their batches."""
+    """Tasks over the rows of DataFrames, each frame with its maker, which gets its batches."""
 
     frames: Sequence[tuple[DataFrame, RowMaker[Batches]]]
     results: list[TaskResult[Any]] | None = field(default=None)
 
     @property
     def alone(self) -> bool:
-        """False: their number is Spark's to decide."""
+        """False: Spark decides on the number of tasks."""
         return False
 
     def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
@@ -279,23 +293,23 @@ class FrameTasks:
         return [outcome.files for outcome in outcomes]
 
     def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
-        """Read batches of all frames in one."""
+        """Read the batches of all frames into one frame."""
         return reduce(
             _union, [frame.mapInArrow(partial(read, maker), columns) for frame, maker in self.frames]
         )
 
     def mapped(self, function: BatchMap) -> FrameTasks:
-        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
+        """Return tasks that apply a function to each batch of rows."""
         return replace(self, frames=[(frame, _MappedRows(maker, function)) for frame, maker in self.frames])
 
     def frame(self, struct: Struct) -> DataFrame:
-        """The rows of all frames in one."""
+        """Return the rows of all frames in one frame."""
         frames = [mapped(frame, partial(_rows, maker), struct) for frame, maker in self.frames]
         return reduce(_union, frames)
 
 
 def observed(tasks: RowTasks) -> list[TaskResult[Any]]:
-    """Run tasks that have no plan: they only observe."""
+    """Run tasks without a plan, which only observe."""
     tasks.run(_drain, None)
     assert tasks.results is not None
     return tasks.results
@@ -307,22 +321,20 @@ def _drain(rows: Iterable[pa.RecordBatch]) -> None:
 
 
 def is_small(context: SparkContext, size: int) -> bool:
-    """True if this many bytes are read sooner in this process than by a task, and the files are on this
-    machine.
-    """
+    """True if this process reads so many bytes faster than a task would, and has the files on its machine."""
     return size <= _SMALL and runs_here(context)
 
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
-    """The results of a task for each of the shares, in order."""
+    """Return the result of the task for each share, in order."""
     with deep_recursion(DEEPEST):  # what describes the rows is sent with the task
         return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
 
 def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
-    """The number of this task, and that of this attempt, which no other attempt has.
+    """Return the numbers of this task and its attempt; no other attempt has the latter.
 
-    Raises SetupError if it does not see the ``folder`` of the batch.
+    Raises SetupError if the task does not see the ``folder`` of the batch.
     """
     from pyspark import TaskContext
 
@@ -334,7 +346,7 @@ def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
 
 
 class _Aside:
-    """The file of records that a task sets aside; created for the first of them."""
+    """The file for a task's rejects, created for the first of them."""
 
     def __init__(self, folder: BatchFolder) -> None:
         number, attempt = number_and_attempt(folder)
@@ -361,7 +373,7 @@ class _Aside:
 
 
 def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given: Any) -> TaskResult[T]:
-    """In a task: all of it."""
+    """Run a whole task, inside Spark's task."""
     aside, file = None if folder is None else _Aside(folder), None
     try:
         rows = TaskRows(maker.rows(given, aside or _pass_over))
@@ -382,7 +394,7 @@ def _frame_task(
 
 
 def _in_this_process(task: Callable[[int], T]) -> T:
-    """Run the only task here, with errors in the form of a Spark task's."""
+    """Run the only task in this process, and report errors like a Spark task."""
     from pyspark.errors import PythonException
 
     try:

@@ -41,7 +41,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 @dataclass(slots=True)
 class FileMetrics:
-    """Metrics of one file by field id: sizes in bytes, counts of values, bounds in Iceberg's binary form."""
+    """Metrics of one file by field id: sizes in bytes, value counts, and bounds in Iceberg's binary form."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     values: dict[int, int] = field(default_factory=dict)
@@ -52,9 +52,7 @@ class FileMetrics:
 
 
 class Leaf(NamedTuple):
-    """A column that holds values itself. ``path``: the fields that
-    lead to it; empty inside a list or a map.
-    """
+    """A column that holds values itself. ``path``: the fields that lead to it; empty inside a list or map."""
 
     id: int
     type: Primitive
@@ -62,7 +60,7 @@ class Leaf(NamedTuple):
 
 
 class MetricsCollector:
-    """Gathers, while a file is written, the metrics that its footer lacks.
+    """Collects, while a file is written, the metrics that its footer lacks.
 
     ``struct``: the columns, with their ids; ``modes``: by id ``none``, ``counts``, ``truncate(n)`` or
     ``full``.
@@ -78,7 +76,7 @@ class MetricsCollector:
         self._bounds: dict[int, tuple[Any, Any]] = {}
 
     def feed(self, batch: pa.RecordBatch) -> None:
-        """Take in the values of some rows."""
+        """Add the values of some rows."""
         columns: dict[tuple[str, ...], pa.Array] = {}
         for leaf in self._floats:
             self._floats_of(leaf, _column(batch, leaf.path, columns))
@@ -89,7 +87,7 @@ class MetricsCollector:
                 self._widen(leaf.id, *_encoded_bounds(column))
 
     def result(self, footer: pq.FileMetaData) -> FileMetrics:
-        """The metrics of the file that has this footer."""
+        """Return the metrics of the file that has this footer."""
         out = FileMetrics(nans=dict(self._nans))
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         for number, leaf in enumerate(self._leaves):
@@ -135,7 +133,7 @@ class MetricsCollector:
 
 
 class _Zeroed(float):
-    """A number that is less than another where its zero is negative."""
+    """A number that sorts below another if its zero is negative."""
 
     __slots__ = ()
 
@@ -150,13 +148,13 @@ def _wider(bounds: tuple[Any, Any] | None, low: Any, high: Any) -> tuple[Any, An
 
 
 def _encoded_bounds(column: pa.Array) -> tuple[bytes, bytes]:
-    """The bounds of texts, which sort as their bytes do."""
+    """Return the bounds of texts, which sort as their bytes do."""
     low, high = (bound.as_py() for bound in pc.min_max(column).values())
     return (low.encode(), high.encode()) if isinstance(low, str) else (low, high)
 
 
 def _leaves_of(type_: Type, path: tuple[str, ...] | None, id_: int = 0) -> Iterator[Leaf]:
-    """The leaf columns, in the order in which Parquet has them. ``path`` None: inside a list or a map."""
+    """Yield the leaf columns in Parquet's order. ``path`` None: inside a list or a map."""
     match type_:
         case Struct(fields):
             for f in fields:
@@ -173,7 +171,7 @@ def _leaves_of(type_: Type, path: tuple[str, ...] | None, id_: int = 0) -> Itera
 def _column(
     batch: pa.RecordBatch, path: tuple[str, ...], columns: dict[tuple[str, ...], pa.Array]
 ) -> pa.Array:
-    """A column by its path, null where the struct around it is. ``columns``: those that were asked for."""
+    """Return a column by path, null where the struct around it is null. ``columns``: a cache."""
     if path not in columns:
         *above, name = path
         columns[path] = (
@@ -203,7 +201,7 @@ _CUT = ("string", "binary", "fixed")
 
 
 def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[bytes, bytes | None]:
-    """The bounds cut to the mode's length. The upper one is rounded up; None if it cannot be.
+    """Cut the bounds to the mode's length. The upper bound is rounded up; None if it cannot be.
 
     >>> from driftline.core.schema.types import STRING
     >>> _truncated(STRING, "truncate(2)", b"abc", b"xyz")
@@ -221,7 +219,7 @@ def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[by
 
 
 def _next_text(text: str) -> bytes | None:
-    """The least text that is more than all that begin so."""
+    """Return the least text above all texts with this prefix."""
     for end in range(len(text), 0, -1):
         code = ord(text[end - 1]) + 1
         code = _SURROGATES.stop if code in _SURROGATES else code
@@ -255,7 +253,7 @@ _LEVEL = {"zstd": 3}  # where a table names none: as Iceberg's own writer does; 
 
 @dataclass(frozen=True)
 class FileSettings:
-    """The settings of files. Sizes are bytes; ``row_group`` also bounds the rows in memory."""
+    """Settings of Parquet files. Sizes are bytes; ``row_group`` also bounds the rows in memory."""
 
     codec: str = "zstd"
     level: int | None = None
@@ -265,8 +263,11 @@ class FileSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], memory: int) -> FileSettings | None:
-        """The settings in a table's properties; ``memory``: the most that a row group may take of it. None
-        where Arrow's writer does not know one of them.
+        """Read the settings from a table's properties; None if Arrow's writer does not support one of them.
+
+        Args:
+            properties: the table's properties.
+            memory: the memory available for a row group.
         """
 
         def size(name: str, default: int) -> int:
@@ -299,8 +300,10 @@ def _available(codec: str) -> bool:
 class FilePlan:
     """The plan by which tasks write the files of a table.
 
-    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends; ``dealing``:
-    the partition and sort keys of rows.
+    Attributes:
+        modes: the metrics mode of each column by id.
+        target: the bytes after which a file ends.
+        dealing: the partition and sort keys of rows.
     """
 
     schema: Schema
@@ -312,10 +315,12 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """The facts about a file that a commit needs.
+    """A written file, with all that a commit needs to know of it.
 
-    ``size``: bytes; ``split_offsets``: the beginnings of its row groups; ``partition``: the value of each
-    partition key.
+    Attributes:
+        size: bytes.
+        split_offsets: the offsets of its row groups.
+        partition: the value of each partition key.
     """
 
     path: str
@@ -330,8 +335,10 @@ class WrittenFile:
 class NewFile:
     """A file open for writing.
 
-    ``path``: as the table will name it; ``remove``: deletes it; ``explaining``: a context for each use, which
-    turns its store's errors into driftline's.
+    Attributes:
+        path: the path under which the table will name it.
+        remove: deletes it.
+        explaining: a context for each use, which turns the store's errors into driftline's.
     """
 
     path: str
@@ -343,9 +350,12 @@ class NewFile:
 def write_files(
     batches: Iterable[pa.RecordBatch], plan: FilePlan, create: Callable[[int], NewFile]
 ) -> Iterator[WrittenFile]:
-    """Write rows with the columns of the plan into files of about its target size; none if there are no rows.
+    """Write rows into files of about the plan's target size; none if there are no rows.
 
-    ``create``: creates each file by its number, from 1.
+    Args:
+        batches: the rows, with the columns of the plan.
+        plan: the plan.
+        create: creates each file by its number, from 1.
     """
     numbers = count(1)
     writer: _Writer | None = None
@@ -366,7 +376,7 @@ def write_files(
 
 
 class _Writer:
-    """One file. Batches are gathered to row groups: each write of its own would be one."""
+    """A file being written. Batches are collected into row groups, since each write would make one."""
 
     def __init__(self, file: NewFile, plan: FilePlan) -> None:
         settings = plan.settings
@@ -392,7 +402,7 @@ class _Writer:
         return int(self._file.tell())
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Gather a batch; a full row group is written."""
+        """Add a batch; a full row group is written."""
         self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes
@@ -400,7 +410,7 @@ class _Writer:
             self._flush()
 
     def close(self) -> WrittenFile:
-        """Finish the file; returns the facts that a commit needs."""
+        """Finish the file; returns what a commit needs to know."""
         self._flush()
         with self._new.explaining():
             self._writer.close()
@@ -411,7 +421,7 @@ class _Writer:
         return WrittenFile(self._new.path, size, footer.num_rows, offsets, self._collector.result(footer))
 
     def abandon(self) -> None:
-        """Close and delete the unfinished file: an open file takes room even when deleted."""
+        """Close and delete the unfinished file: an open file takes space even when deleted."""
         self._writer.is_open = False
         with suppress(OSError):  # a store may be what has failed
             self._file.close()
@@ -427,7 +437,7 @@ class _Writer:
 
 
 def _start(group: Any) -> int:
-    """The position of a row group in its file."""
+    """Return the offset of a row group in its file."""
     first = group.column(0)
     pages = [first.data_page_offset]
     if first.has_dictionary_page and first.dictionary_page_offset:
@@ -439,32 +449,39 @@ class TaskDestination(Protocol):
     """The place where a task writes; it is sent to the task."""
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
-        """A file that no other attempt of any task has. ``number``: of the task; ``file``: in the attempt."""
+        """Create a file that no other attempt of any task has.
+
+        Args:
+            partition: the partition of its rows.
+            number: the task's number.
+            attempt: the attempt's number.
+            file: the file's number in the attempt.
+        """
         ...
 
     def sync(self, files: Iterable[WrittenFile]) -> None:
-        """Sync whole files of this machine, if no other would."""
+        """Sync whole files on this machine, unless another process will."""
         ...
 
     def remove(self, path: str) -> None:
-        """Delete a whole file of an attempt that failed."""
+        """Delete a whole file of a failed attempt."""
         ...
 
 
 class Destination(Protocol):
-    """The place where the driver has a batch's files written, and their fate."""
+    """The place for a batch's files, as the driver sees it, and their fate."""
 
     @property
     def needs_partitions(self) -> bool:
-        """True if tasks can write a file only once the driver knows its partition."""
+        """True if tasks can only write a file after the driver knows its partition."""
         ...
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
-        """The place where tasks write the rows of these partitions."""
+        """Return the place where tasks write the rows of these partitions."""
         ...
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
-        """Return the files in their places in the table. After an error none is left there."""
+        """Return the files in their final places in the table. After an error, none is left there."""
         ...
 
     def clear(self) -> None:
@@ -474,18 +491,18 @@ class Destination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InFolder:
-    """Files go into the ``folder`` of the batch, and from there to where ``place`` says."""
+    """A destination on a disk: the ``folder`` of the batch, then each file's final ``place``."""
 
     folder: BatchFolder
     place: Callable[[WrittenFile], str]
     needs_partitions = False
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
-        """The folder of the batch, for all partitions."""
+        """Return the folder of the batch, for all partitions."""
         return _Folder(self.folder)
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
-        """Move the files to their places in the table; after an error, those that were moved are deleted."""
+        """Move the files to their places in the table; after an error, delete those that were moved."""
         placed: list[WrittenFile] = []
         try:
             for file in files:
@@ -500,15 +517,17 @@ class InFolder:
         return placed
 
     def clear(self) -> None:
-        """Nothing: the folder goes with the batch."""
+        """Do nothing: the folder is deleted with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class InStore:
-    """Files are written where they stay.
+    """A destination in a store: files are written to their final places.
 
-    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: the beginning of the URIs of a
-    partition's files, for a batch of this name; ``sweep``: deletes everything with such a prefix.
+    Attributes:
+        options: the store's options, as `stores.filesystem` takes them.
+        prefix: the URI prefix of a partition's files, for a batch of this name.
+        sweep: deletes everything with such a prefix.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -519,12 +538,12 @@ class InStore:
     _prefixes: dict[Partition, str] = field(default_factory=dict)
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
-        """The prefixes of all partitions so far; they are kept for `clear`."""
+        """Return the prefixes of all partitions so far; they are kept for `clear`."""
         self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
         return _Store(self.options, dict(self._prefixes))
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
-        """The files, which are in their places already."""
+        """Return the files, which are in their places already."""
         return list(files)
 
     def clear(self) -> None:
@@ -538,7 +557,7 @@ class _Folder:
     folder: BatchFolder
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
-        """A new file, named by the task, the attempt, the batch and the file's number."""
+        """Create a file named by the task, the attempt, the batch and the file's number."""
         name = f"{number:05d}-{attempt}-{self.folder.name}-{file:05d}.parquet"
         path = f"{self.folder.path}/{name}"
         return NewFile(path, self.folder.create(name), partial(self.remove, path))
@@ -559,13 +578,13 @@ class _Store:
     prefixes: Mapping[Partition, str]
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
-        """A new object below its partition's prefix, named by the task, the attempt and the file's number."""
+        """Create an object under its partition's prefix, named by task, attempt and file number."""
         uri = f"{self.prefixes[partition]}-{number:05d}-{attempt}-{file:05d}.parquet"
         stream = created(uri, self.options)
         return NewFile(uri, stream, partial(self.remove, uri), partial(explaining, uri, self.options))
 
     def sync(self, files: Iterable[WrittenFile]) -> None:
-        """Nothing: a store has what it has taken."""
+        """Do nothing: a store keeps what it has acknowledged."""
 
     def remove(self, path: str) -> None:
         """Delete an object."""
@@ -573,7 +592,7 @@ class _Store:
 
 
 def whole(files: Iterable[WrittenFile], target: TaskDestination) -> Sequence[WrittenFile]:
-    """In a task: all of the files that it writes, or after an error none."""
+    """Write all files of a task; after an error, delete them."""
     written: list[WrittenFile] = []
     try:
         for file in files:

@@ -46,9 +46,12 @@ from driftline.core.settings.table import Settings
 class Findings:
     """The findings of one planning step.
 
-    ``changes`` to the schema, a column before its contents; ``conflicts``: what policies refuse; ``untyped``:
-    fields without a type so far; ``new_maps``: objects that become maps, and why; ``last``: for each field
-    the last type to arrive that had room.
+    Attributes:
+        changes: changes to the schema, a column before its contents.
+        conflicts: the refusals of policies.
+        untyped: fields without a type so far.
+        new_maps: objects that become maps, and the reasons.
+        last: for each field, the last type to arrive that had room.
     """
 
     changes: tuple[Change, ...] = ()
@@ -74,8 +77,11 @@ def gathered(findings: Iterable[Findings]) -> Findings:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a whole plan. ``refused``: types of fields that get no new column, and why;
-    ``not_rewritten``: columns that must not be rewritten.
+    """The context of a whole plan.
+
+    Attributes:
+        refused: types of fields that get no new column, and the reasons.
+        not_rewritten: columns that must not be rewritten.
     """
 
     settings: Settings
@@ -86,11 +92,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of a field's or a map's values: columns of ``types``, at ``paths`` of the schema.
+    """The destination of the values of a field or a map: columns of ``types``, at ``paths`` of the schema.
 
-    ``data_path``: the values' path in the data; ``is_new``: the struct or map is created by this batch;
-    ``may_wait``: the table lacks the field, so it waits in the rest where new fields are held; ``must_wait``:
-    its key is too long for a column's doc; ``never``: its key is empty, so it waits whatever the policy.
+    Attributes:
+        data_path: the path of the values in the data.
+        is_new: this batch creates the struct or map.
+        may_wait: the table lacks the field, so it waits in the rest if new fields are held.
+        must_wait: the key is too long for a column's doc.
+        never: the key is empty, so the field waits whatever the policy.
     """
 
     types: tuple[Type, ...]
@@ -104,11 +113,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FieldDecision:
-    """A decided field, or a map's decided values: the ``types`` of the existing columns, and the new ones.
+    """A planned field, or the planned values of a map.
 
-    ``original``: the type of the new column that takes the field's own name. ``values``: of its maps.
-    ``fixed_keys``: the keys of its structs that get no more columns. ``to_rest``: types whose values go to
-    the rest.
+    Attributes:
+        types: the types of the existing columns.
+        new: the types of the new columns, and their reasons.
+        original: the type of the new column that takes the field's own name.
+        values: the decisions on the values of the field's maps.
+        fixed_keys: the keys of its structs that get no more columns.
+        to_rest: types whose values go to the rest.
     """
 
     types: tuple[Type, ...]
@@ -124,7 +137,7 @@ class FieldDecision:
 
     @property
     def unit(self) -> str:
-        """The unit of its epoch times; ``ms`` by default."""
+        """The unit of the field's epoch times, ``ms`` by default."""
         return self.contract.epoch_unit or "ms"
 
     @property
@@ -141,14 +154,14 @@ class FieldDecision:
         return self.policy.accepts(column, facet, self.shape.facets[facet], self.unit)
 
     def sending(self, facets: frozenset[Facet], *, inexact: frozenset[Facet] = frozenset()) -> FieldDecision:
-        """Send the values of these types to the rest; of ``inexact`` types only those that do not fit."""
+        """Send the values of these types to the rest; for ``inexact`` types only values that do not fit."""
         if not facets and not inexact:
             return self
         return replace(self, shape=without(self.shape, facets), to_rest=self.to_rest | facets | inexact)
 
 
 def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
-    """The shape without these types."""
+    """Remove these types from the shape."""
     if not facets:
         return shape
     return replace(shape, facets={f: profile for f, profile in shape.facets.items() if f not in facets})
@@ -156,8 +169,13 @@ def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column to be made: its type without anything nested, and its cause. ``natural``: it has the field's
-    own name; ``comment``: its doc.
+    """A column to be created.
+
+    Attributes:
+        stub: its type, without anything nested.
+        reason: its cause.
+        natural: it has the field's own name.
+        comment: its doc.
     """
 
     key: str
@@ -170,9 +188,9 @@ class NewColumn:
 def in_order(
     shape: RecordShape, contract: Contract, *, empty_names: bool = False
 ) -> list[tuple[str, FieldShape]]:
-    """The observed fields in the order of the data, then the declared ones.
+    """Return the observed fields in the order of the data, then the declared ones.
 
-    ``empty_names``: that of the empty key too.
+    ``empty_names``: include the field of the empty key.
     """
     fields = shape.kept(empty_names=empty_names)
     shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
@@ -183,7 +201,7 @@ def in_order(
 
 
 def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: Path) -> list[NewColumn]:
-    """The column that a hint declares, unless the field has it."""
+    """Draft the column that a hint declares, unless the field has it."""
     hint = contract.hint
     if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
         return []
@@ -196,10 +214,10 @@ def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: 
 
 
 def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> list[Field]:
-    """The new columns of a struct, in the order of the drafts.
+    """Name the new columns of a struct, in the order of the drafts.
 
-    Names are given to natural columns first, in code point order (seed rules 4, 5). ``prefix``: of the mark
-    in their docs.
+    Natural columns are named first, in code point order (seed rules 4, 5). ``prefix``: of the mark in their
+    docs.
     """
     if not drafts:
         return []
@@ -223,7 +241,7 @@ _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 
 
 def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) -> Findings:
-    """The notes of one field. ``columns``: those it had before."""
+    """Collect the notes on one field. ``columns``: its columns before this batch."""
     all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
     converted = _converted(field, columns, all_columns, data_path) if columns else ()
     if field.to_rest or any(c.base == VARIANT and not c.dim for c in all_columns):
@@ -252,7 +270,7 @@ def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Fin
 def _converted(
     field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet], data_path: Path
 ) -> tuple[Conversion, ...]:
-    """The types without a column of their own that some column takes exactly."""
+    """Return the types without a column of their own that some column takes exactly."""
     out = []
     for facet, profile in field.shape.facets.items():
         if facet not in all_columns:
@@ -265,7 +283,7 @@ def _converted(
 
 
 def _is_untyped(field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet]) -> bool:
-    """True if the field held only values of no known type: null, ``[]`` or ``{}``."""
+    """True if the field held only values without a type: null, ``[]`` or ``{}``."""
     shape = field.shape
     nothing = not shape.facets and not columns
     listless = shape.empty_lists > max((c.dim for c in all_columns), default=0)
@@ -279,10 +297,9 @@ _ALIKE = 3  # paths that differ in one step, from which on one line reports them
 
 
 def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
-    """For each object that became a map, the setting that would keep it a struct, and the reason; outermost
-    first.
+    """Name the setting that would keep each new map a struct, and the reason; outermost maps first.
 
-    Paths that differ only in their last but one step share one.
+    Paths that differ only in their last but one step share a note.
 
     >>> verdict = MapVerdict("its keys look like data", ("0", "1"))
     >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})
@@ -309,7 +326,7 @@ def _note(verdict: MapVerdict) -> str:
 
 
 def _map_type(shape: RecordShape) -> str | None:
-    """The map type that records of this shape could have; None where no one type holds all values."""
+    """Return the map type that records of this shape could have; None if no one type holds all values."""
     facets = {facet for field in shape.fields.values() for facet in field.facets}
     if facets and all(not isinstance(f.base, Primitive) for f in facets) and len(facets) == 1:
         (facet,) = facets
@@ -326,7 +343,7 @@ def normalised(
 ) -> FieldShape:
     """Normalise what depends on the field's columns: dates, numbers as text, objects without values.
 
-    ``empty_names``: the empty key's value is one.
+    ``empty_names``: the value of the empty key counts.
     """
     read = policy.read if isinstance(policy, ByKind) else preserve.dates_normalised
     facets = read(shape.facets, columns)
@@ -357,15 +374,16 @@ def _holds_type(facet: Facet, profile: Profile, empty_names: bool) -> bool:
 
 
 def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
-    """The fields that may hold a value: the empty key counts where it is kept, or the record may become a
-    map.
+    """Yield the fields that may hold a value.
+
+    The empty key counts if it is kept, or if the record may become a map.
     """
     keeps_all = "" in record.fields and as_map(entries_of([record])) is not None
     return record.kept(empty_names=empty_names or keeps_all).values()
 
 
 def decide_field(target: Target, observed: FieldShape, contract: Contract, context: Context) -> FieldDecision:
-    """Decide a field, or a map's values, from the observed shape."""
+    """Plan a field, or a map's values, from the observed shape."""
     policy = ROLES.get(contract.role) or policy_of(contract.policy, new_struct=target.is_new)
     objects = objects_of(observed, target.types, contract, policy, context.settings.mark)
     columns_before = [facet_of(t) for t in target.types]
@@ -403,14 +421,14 @@ def decide_field(target: Target, observed: FieldShape, contract: Contract, conte
 
 
 def _waiting(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
-    """The types of a new field that wait in the rest; a type that a hint declares does not wait."""
+    """Return the types of a new field that wait in the rest; a type that a hint declares does not wait."""
     if not policy.keeps_all or contract.hint is not None:
         return frozenset()
     return frozenset(f for f in shape.facets if not (contract.declares_fields and f.base in (RECORD, MAP)))
 
 
 def _state(field: FieldDecision, target: Target, context: Context) -> tuple[FieldState, frozenset[Facet]]:
-    """The policy's view of the types the table has room for, and the types without room."""
+    """Return the policy's view of the types that have room in the table, and the types without room."""
     path = target.data_path
     no_room = frozenset(f for f in field.shape.facets if (path, f) in context.refused)
     state = FieldState(
@@ -429,7 +447,7 @@ def _state(field: FieldDecision, target: Target, context: Context) -> tuple[Fiel
 def _decision(
     field: FieldDecision, state: FieldState, no_room: frozenset[Facet], target: Target, context: Context
 ) -> Decision:
-    """The policy's decision, plus a refusal of each type without room that no column takes."""
+    """Return the policy's decision, and refuse each type without room that no column takes."""
     decision = _with_text(field.policy.decide(state), context.settings.as_text)
     if not no_room:
         return decision
@@ -469,7 +487,7 @@ def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
 def _refuse(
     field: FieldDecision, decision: Decision, no_room: frozenset[Facet], target: Target, context: Context
 ) -> tuple[FieldDecision, tuple[Conflict, ...]]:
-    """Remove what is refused from the field, or send it to the rest if that takes what has no room."""
+    """Remove refused values from the field, or send those without room to the rest, if it takes them."""
     if not decision.refused:
         return field, ()
     to_rest = no_room if context.settings.beyond == "rest" and field.policy.keeps_all else frozenset()
@@ -504,7 +522,7 @@ def _conflict(
 
 
 def _retype(target: Target, decision: Decision) -> tuple[tuple[Type, ...], tuple[Change, ...]]:
-    """The column types from now on, and the changes that lead to them."""
+    """Return the new column types, and the changes that lead to them."""
     types, changes = list(target.types), []
     for i, retyped in enumerate(decision.columns):
         if retyped is not None:
@@ -536,7 +554,7 @@ def _with_maps(
 
 
 def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, int]:
-    """The kinds of maps the field has, each with its largest dimension."""
+    """Return the kinds of maps the field has, each with its largest dimension."""
     dims: dict[MapOf, int] = {}
     for facet in field.shape.facets:
         if isinstance(facet.base, MapOf) and not any(
@@ -587,7 +605,7 @@ def _with_map(
 
 
 def _shape_of_values(shape: FieldShape, base: MapOf) -> FieldShape:
-    """The observed shape of the values in the maps of one kind."""
+    """Return the observed shape of the values in the maps of one kind."""
     merged = FieldShape(shape.place)
     for facet, profile in shape.facets.items():
         merged = merged.merge(profile.value) if facet.base == base and profile.value else merged

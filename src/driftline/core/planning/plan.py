@@ -16,9 +16,9 @@ from driftline.errors import DataError
 
 
 def check_declared(table: str, route: RecordRoute, contract: Contract, path: Path = ()) -> None:
-    """Check that each column that a hint declares takes some value of a first batch of typed values.
+    """Check that each declared column takes some value of a first batch of typed values.
 
-    Raises DataError for one that none of the field's values would go into, in this batch or a later one.
+    Raises DataError for a column that none of the field's values can enter, now or later.
     """
     for of_field in route.fields:
         child, field_path = contract.of(of_field.key), (*path, of_field.key)
@@ -36,7 +36,7 @@ def check_declared(table: str, route: RecordRoute, contract: Contract, path: Pat
 
 
 def _beside(field: FieldRoute, hint: Type) -> str:
-    """A sample of a field's typed values, if all go to other columns than the declared one."""
+    """Return a sample of a field's typed values, if all go to other columns than the declared one."""
     samples = [profile.sample for profile in field.shape.facets.values() if profile.typed and profile.sample]
     declared = [column for column in field.columns if column.facet == facet_of(hint)]
     if len(samples) < len(field.shape.facets) or any(column.takes for column in declared):
@@ -53,7 +53,7 @@ NOWHERE = "where the table has no such column"
 class ColumnRoute:
     """The route of one column: the facets of its field that fill it, and the routes inside it.
 
-    ``unit``: the epoch unit of the field, None where it was not set.
+    ``unit``: the field's epoch unit, None if unset.
     """
 
     name: str
@@ -72,11 +72,14 @@ class ColumnRoute:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class FieldRoute:
-    """A field of the data, its observed facets, and the columns it goes to.
+    """A field of the data, its observed facets, and the columns that they go to.
 
-    ``elsewhere``: a map beside the struct around this field holds all its values, even those no column here
-    takes. For a map's values, ``left_out`` are the excluded keys; ``no_words``: words are in a struct beside
-    it. ``to_rest``: types whose values go to the rest where no column here takes them.
+    Attributes:
+        elsewhere: a map next to the struct around this field holds all its values, even those that no column
+            here takes.
+        left_out: for a map's values, the excluded keys.
+        no_words: for a map's values, words are in a struct next to it.
+        to_rest: types whose values go to the rest if no column here takes them.
     """
 
     key: str
@@ -89,7 +92,7 @@ class FieldRoute:
 
     @property
     def has_rest(self) -> bool:
-        """True if a value here, at any depth, goes to the rest."""
+        """True if any value here, at any depth, goes to the rest."""
         return bool(self.to_rest) or any(
             (column.record is not None and column.record.has_rest)
             or (column.value is not None and column.value.has_rest)
@@ -105,7 +108,7 @@ class FieldRoute:
         return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 
     def rest_paths(self, path: Path) -> Iterator[Path]:
-        """The paths of fields here and below whose values go to the rest; ``path``: this field's."""
+        """Yield the paths of fields here and below whose values go to the rest. ``path``: of this field."""
         if self.to_rest:
             yield path
         for column in self.columns:
@@ -134,13 +137,13 @@ class RecordRoute:
 
     @property
     def has_rest(self) -> bool:
-        """True if a value of such a record, at any depth, goes to the rest."""
+        """True if any value of such a record, at any depth, goes to the rest."""
         return any(field.has_rest for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A type that went into a wider column that existed before."""
+    """A type whose values went into an existing, wider column."""
 
     path: Path
     source: Type
@@ -150,7 +153,7 @@ class Conversion:
 
 
 def misfit(path: str, incoming_type: str, table_type: str) -> str:
-    """A value that does not fit, and where it does not, in words.
+    """Describe a value that does not fit, and the type that it does not fit.
 
     >>> misfit("n", "string", "long"), misfit("n", "string", NO_COLUMN)
     ('n: string into long', 'n: string where the table has no such column')
@@ -161,10 +164,14 @@ def misfit(path: str, incoming_type: str, table_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A refusal: values of ``facet`` at ``path``, a path of the data.
+    """A refusal of the values of ``facet`` at ``path``, a path of the data.
 
-    ``inexact``: only those not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
-    value there; with ``nan``, NaN is none. ``limit``: the table has no room for them.
+    Attributes:
+        facet: the type of the values; None refuses records without a value there.
+        inexact: set to refuse only values that are not exact in this column.
+        unit: the epoch unit by which exactness is judged.
+        limit: the table has no room for the values.
+        nan: for ``facet`` None, NaN counts as no value.
     """
 
     path: Path
@@ -185,7 +192,7 @@ class Conflict:
 
     @property
     def in_words(self) -> str:
-        """The path, the refused type and the table's."""
+        """The path, the refused type and the table's type."""
         return misfit(dotted(self.path), self.incoming_type, self.table_type)
 
     def __str__(self) -> str:
@@ -196,7 +203,7 @@ class Conflict:
 class Plan:
     """A batch's effect on a table: ``changes`` lead from ``before`` to ``schema``, and ``route`` fills it.
 
-    ``conflicts``: what is not accepted. A plan that has any cannot be carried out; its ``schema`` shows which
+    ``conflicts`` are the refusals. A plan that has any cannot be carried out; its ``schema`` shows which
     records can be accepted.
     """
 
@@ -216,7 +223,7 @@ class Plan:
 
 
 def facet_of(type_: Type) -> Facet:
-    """A column's type as a facet."""
+    """Return a column's type as a facet."""
     dim, base = peel(type_)
     match base:
         case Struct():
@@ -230,7 +237,7 @@ def facet_of(type_: Type) -> Facet:
 
 
 def stub_of(facet: Facet) -> Type:
-    """The facet as a type, left empty where it will be filled."""
+    """Return the facet as a type, empty where it will be filled."""
     match facet.base:
         case Primitive() as inner:
             return wrap(inner, facet.dim)
@@ -241,7 +248,7 @@ def stub_of(facet: Facet) -> Type:
 
 
 def by_name(old: Struct, new: Struct) -> RecordRoute:
-    """The route that takes each column of a struct into the one of the same name."""
+    """Route each column of a struct into the column of the same name."""
     fields = []
     for f in old.fields:
         column = new.get(f.name)
@@ -263,8 +270,9 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
 
 
 def lean(route: RecordRoute) -> RecordRoute:
-    """The route without the shapes below its facets, which the routes below repeat: small enough to
-    be sent.
+    """Drop the shapes below a route's facets, so that it is small enough to be sent.
+
+    The routes below repeat them.
     """
     return RecordRoute(tuple(_lean_field(f) for f in route.fields))
 
@@ -285,9 +293,7 @@ def _lean_field(field: FieldRoute) -> FieldRoute:
 
 
 def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
-    """True if the ``guess`` makes, in the same columns, the same rows as ``route``. It may provide
-    for more.
-    """
+    """True if ``guess`` makes the same rows in the same columns as ``route``. It may provide for more."""
     guessed = {f.key: f for f in guess.fields}
     return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
 
@@ -314,7 +320,7 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Face
 
 
 def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
-    """Count the records with the empty key, by path; maps keep that key, so it is not counted there.
+    """Count the records with the empty key, by path; a map keeps that key, so it is not counted there.
 
     ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
     """
@@ -327,7 +333,7 @@ def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
 
 
 def _without_keys(route: RecordRoute, path: Path) -> Path | None:
-    """The path with ``value`` in place of the keys of maps; None where it leads to a map."""
+    """Replace the keys of maps in the path by ``value``; None if the path leads to a map."""
     steps: list[str] = []
     records: list[RecordRoute] = [route]
     maps: list[FieldRoute] = []

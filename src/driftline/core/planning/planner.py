@@ -68,9 +68,16 @@ def plan(
 ) -> Plan:
     """Plan the changes to ``schema`` for a batch of ``shape``, and the route of each field.
 
-    ``not_rewritten``: columns that are not rewritten, though the settings allow it. The plan's ``conflicts``
-    are what a policy refuses. A field that exceeds ``max_columns`` or ``max_fields`` is refused too, or goes
-    to the rest.
+    A field that exceeds ``max_columns`` or ``max_fields`` is refused, or goes to the rest.
+
+    Args:
+        schema: the table's schema.
+        shape: the batch's shape.
+        settings: the table's settings.
+        not_rewritten: columns that are not rewritten, though the settings allow it.
+
+    Returns:
+        The plan; its ``conflicts`` are the refusals of policies.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
     >>> from driftline.core.schema.types import Place
@@ -94,7 +101,7 @@ def plan(
 
 
 def _of_rows(row_key: RowKey, shape: RecordShape) -> list[Field]:
-    """The columns of the table's own that its rows have from this batch on."""
+    """Return driftline's own columns that the rows have from this batch on."""
     columns = row_key.columns
     change = shape.fields.get(CHANGE)
     if row_key.keeps_fields and change is not None:
@@ -105,7 +112,7 @@ def _of_rows(row_key: RowKey, shape: RecordShape) -> list[Field]:
 
 
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
-    """The plan, and the type of each field that arrived last."""
+    """Return the plan, and the last type to arrive in each field."""
     schema = context.schema
     record = _plan_record(_Scope(schema.struct), shape, context.settings.contract, context)
     findings = record.findings
@@ -125,15 +132,16 @@ def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, 
 
 
 def _of_whole_records(after: Schema, shape: RecordShape, settings: Settings) -> Iterator[Conflict]:
-    """The refusals of records that no row can be made of, or that cannot be merged into theirs."""
+    """Yield refusals of records that make no row, or cannot be merged into theirs."""
     yield from lacking(shape, settings.contract)
     if settings.row_key is not None and settings.row_key.patch:
         yield from not_mergeable(after.struct, shape, settings.mark)
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
-    """Turn rewrites of list elements and map values into rewrites of the columns around them, which become
-    optional.
+    """Turn rewrites of list elements and map values into rewrites of the columns around them.
+
+    These columns become optional.
     """
     planned = Schema(after)
     rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
@@ -148,16 +156,16 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
 
 
 def _column(path: Path, schema: Schema) -> Path:
-    """The field of the struct that holds what is at the path."""
+    """Return the struct field that holds the value at the path."""
     while (parent := schema.find(path[:-1])) is not None and not isinstance(parent.type, Struct):
         path = path[:-1]
     return path
 
 
 def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
-    """The refusals of records that lack a key or an order. ``parent``: the path of the records.
+    """Yield refusals of records that lack a key or an order. ``parent``: the path of the records.
 
-    A value of a wrong type is refused by its policy, except where a record should stand.
+    A value of a wrong type is refused by its policy, except in place of a record.
     """
     if not shape.fields:
         return
@@ -182,7 +190,7 @@ def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterat
 
 
 def _role(contract: Contract) -> str:
-    """The role of the field, or of those below it."""
+    """Return the role of the field, or of the fields below it."""
     if contract.role:
         return contract.role
     return KEY if KEY in map(_role, contract.fields.values()) else ORDER
@@ -225,7 +233,7 @@ def _relaxed(
     """Make a required column optional if some record has neither a value for it nor its default.
 
     Identifier fields and the structs around them stay required, and so does a column whose ``contract``
-    forbids the change: such records are refused. ``filled`` None: the data has no such field.
+    forbids the change: such records are refused. ``filled`` is None if the data has no such field.
     """
     if not column.required or _has_value(column, filled):
         return column, NOTHING
@@ -242,7 +250,7 @@ def _relaxed(
 
 
 def _has_value(column: Field, filled: _Filled | None) -> bool:
-    """True if every record has a value that the column holds, or no key at all and so the default."""
+    """True if every record has a value that the column holds, or lacks the key and so gets the default."""
     default = column.write_default is not None
     if filled is None:
         return default
@@ -250,7 +258,7 @@ def _has_value(column: Field, filled: _Filled | None) -> bool:
 
 
 def _opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
-    """Make a list's elements or a map's values optional where nulls arrive, or values that do not fit."""
+    """Make list elements or map values optional if nulls arrive, or values that do not fit."""
     if not isinstance(type_, List | Map):
         return type_, NOTHING
     child = children(type_)[-1]
@@ -274,7 +282,7 @@ class _Scope:
     """A struct of the table, and the record of the data that fills it.
 
     ``data_path`` differs from ``schema_path`` below a sibling or a renamed column;
-    ``is_new``: this batch makes the struct itself.
+    ``is_new``: this batch creates the struct itself.
     """
 
     struct: Struct
@@ -285,7 +293,7 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedRecord:
-    """A record planned: its struct, and the routes that fill it."""
+    """A planned record: its struct, and the routes that fill it."""
 
     struct: Struct
     route: RecordRoute
@@ -294,7 +302,7 @@ class _PlannedRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A decided field of a record: its columns, and drafts of the new ones."""
+    """A planned field of a record: its columns, and drafts of the new ones."""
 
     key: str
     known: Sequence[Field]
@@ -304,7 +312,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column to be filled; ``is_new``: this batch makes it."""
+    """A column to be filled; ``is_new``: this batch creates it."""
 
     type: Type
     path: Path
@@ -313,8 +321,10 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """A routed field. ``columns``: those filled, with their types; ``dropped``: names of new ones that would
-    hold nothing.
+    """A routed field.
+
+    ``columns``: the filled columns, with their types; ``dropped``: names of new columns that would hold
+    nothing.
     """
 
     decision: FieldDecision
@@ -354,7 +364,7 @@ def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context:
 def _added(
     named: Sequence[Field], drafts: Sequence[NewColumn], routed: Sequence[_Routed]
 ) -> list[tuple[Field, NewColumn]]:
-    """The new columns that hold something, in the order of their values in the data."""
+    """Return the new columns that hold something, in the order of their values in the data."""
     dropped = frozenset[str]().union(*(field.dropped for field in routed))
     added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
     return sorted(added, key=lambda item: item[1].reason.place or Place())
@@ -363,7 +373,7 @@ def _added(
 def _columns(
     scope: _Scope, added: Sequence[tuple[Field, NewColumn]], routed: Sequence[_Routed]
 ) -> dict[str, Field]:
-    """The struct's columns by name, new ones last, with their present types."""
+    """Return the struct's columns by name, new ones last, with their present types."""
     columns = {c.name: c for c in (*scope.struct.fields, *(c for c, _ in added))}
     return columns | {c.name: c for field in routed for c in field.columns}
 
@@ -376,7 +386,7 @@ def _decide(
     record_contract: Contract,
     context: Context,
 ) -> _Field:
-    """Decide one field of a record, and draft its new columns, declared ones first."""
+    """Plan one field of a record, and draft its new columns, declared ones first."""
     data_path, contract = (*scope.data_path, key), record_contract.of(key)
     drafts = declared(key, columns, contract, data_path)
     is_unknown = not columns and not drafts and (record_contract.declares_fields or not scope.is_new)
@@ -440,9 +450,7 @@ def _without_values(
     contract: Contract,
     context: Context,
 ) -> tuple[dict[str, Field], Findings]:
-    """The columns that become optional because some record has no value for them, and the refusals of such
-    records.
-    """
+    """Make columns optional if some record has no value for them, or refuse such records."""
     if scope.is_new or not (scope.schema_path or shape.fields):
         return {}, NOTHING
     filled = {
@@ -471,7 +479,7 @@ def _without_values(
 def _route_columns(
     decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
 ) -> tuple[list[ColumnRoute], Findings]:
-    """The route of each column of a field, or of a map's values."""
+    """Route each column of a field, or of a map's values."""
     values, value_findings = _route_values(decision, columns, data_path, context)
     facets = [facet_of(column.type) for column in columns]
     widest = max((f.dim for f in facets if f.base == RECORD), default=0)  # record column, in dimensions
@@ -495,7 +503,7 @@ def _route_columns(
 def _route_values(
     decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
 ) -> tuple[dict[int, FieldRoute], Findings]:
-    """The routes of the values in map columns, by the columns' places."""
+    """Route the values in map columns, by the columns' places."""
     facets = [facet_of(column.type) for column in columns]
     routes: dict[int, FieldRoute] = {}
     findings = []
@@ -520,14 +528,14 @@ def _route_values(
 
 
 def _value_column(column: _Column) -> _Column:
-    """The values of a map column, as a column of their own."""
+    """Return the values of a map column as a column of their own."""
     return replace(column, type=value_of(column.type), path=(*inside(column.path, column.type), "value"))
 
 
 def _route_column(
     decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
 ) -> tuple[ColumnRoute, Findings]:
-    """The route of one column, with everything in its records."""
+    """Route one column, with everything in its records."""
     type_, shape, unit = column.type, decision.shape, decision.contract.epoch_unit
     findings = [NOTHING]
     many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)

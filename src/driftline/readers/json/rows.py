@@ -71,13 +71,13 @@ Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each wi
 
 
 class Unparsed(Exception):
-    """The parser refuses the lines, or would read them otherwise than one by one."""
+    """The parser refuses the lines, or would read them differently than one by one."""
 
 
 def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
-    """The records among the lines, as the fields of ``struct``. Raises Unparsed.
+    """Parse the records among the lines into the fields of ``struct``. Raises Unparsed.
 
-    Of a key that a record has twice, the last value counts.
+    If a record repeats a key, the last value counts.
     """
     # arrow-rs' reader takes two thirds of pyarrow's CPU on narrow records, and a third to a quarter on 3,000
     # to 10,000 columns. It alters some escaped surrogates, and a NUL crashes the process.
@@ -123,8 +123,12 @@ def _key_twice(maps: pa.MapArray) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UsualRecords:
-    """Records as ``texts`` of JSON that hold usual values alone, with the ``places`` of their lines.
-    ``unusual``: the other values, by the number of their record.
+    """Records that hold only usual values.
+
+    Attributes:
+        texts: their JSON.
+        places: the places of their lines.
+        unusual: the values taken out of them, by record number.
     """
 
     texts: Sequence[bytes]
@@ -132,7 +136,7 @@ class UsualRecords:
     unusual: Mapping[int, Unusual]
 
     def part(self, start: int, stop: int) -> UsualRecords:
-        """Some of the records."""
+        """Return the records from ``start`` to ``stop``."""
         unusual = {
             number - start: values for number, values in self.unusual.items() if start <= number < stop
         }
@@ -140,7 +144,7 @@ class UsualRecords:
 
     @gc_paused()
     def apart(self) -> dict[Path, DriftedValues]:
-        """The unusual values by path, parsed."""
+        """Parse the unusual values, by path."""
         rows: dict[Path, list[int]] = {}
         texts: dict[Path, list[bytes | Raw]] = {}
         for row, unusual in self.unusual.items():
@@ -154,10 +158,16 @@ class UsualRecords:
 def taken_apart(
     lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
 ) -> tuple[UsualRecords, list[int]]:
-    """The records of the lines without unusual values, and the places of lines to be read one by one.
+    """Take the unusual values out of the lines' records.
 
-    ``looked``: the lines that the observer's decoder did not take; ``drifting``: the paths of unusual values;
-    ``takes``: decoders of usual values alone, except numbers that a double cannot tell apart.
+    Args:
+        lines: the lines.
+        looked: the lines that the observer's decoder did not take.
+        drifting: the paths of unusual values.
+        takes: decoders of usual values alone, except numbers that a double cannot tell apart.
+
+    Returns:
+        The records without unusual values, and the places of lines to be read one by one.
     """
     if not looked:
         return UsualRecords(lines, range(len(lines)), {}), []
@@ -181,7 +191,7 @@ def taken_apart(
 
 
 def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
-    """A record without its unusual values, and these. Of a key that occurs twice, the last counts."""
+    """Split a record into the usual part and its unusual values. Of a repeated key, the last value counts."""
     unusual: Unusual = []
     return _without(line, drifting, takes, (), unusual), unusual
 
@@ -189,7 +199,7 @@ def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> t
 def _without(
     text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
 ) -> bytes:
-    """The text of a record without the values that are not usual, which are added to ``unusual``."""
+    """Return a record's text without its unusual values, and add these to ``unusual``."""
     record = raw_members(text)
     for key in [key for key in record if key in drifting]:
         value = record[key]
@@ -207,12 +217,16 @@ def _without(
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """The way from lines to rows; it is sent to tasks.
+    """The conversion from lines to rows; it is sent to tasks.
 
-    ``usual``: the types as which Arrow parses the fields; ``valueless``: fields that it skips;
-    ``drifting``: the fields that also have values of other types; ``expected``: the table's present or future
-    columns; ``planned``: the shape that the plan was made for; ``before``: what is observed already, and need
-    not be observed again; ``judge``: refuses records.
+    Attributes:
+        usual: the types as which Arrow parses the fields.
+        valueless: fields that Arrow skips.
+        drifting: fields that also have values of other types.
+        expected: the table's present or future columns.
+        planned: the shape that the plan was made for.
+        judge: refuses records.
+        before: the shape already observed, which need not be observed again.
     """
 
     converter: Converter
@@ -232,13 +246,13 @@ class JsonRows:
     @classmethod
     @gc_paused()
     def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, observation: Observation) -> JsonRows:
-        """Make it by a plan.
+        """Build the conversion from a plan.
 
         Args:
             plan: the plan.
             struct: the columns that the plan fills.
-            terms: those on which the table admits records.
-            observation: the one that the plan was made for.
+            terms: the terms by which the table admits records.
+            observation: the observation that the plan was made for.
         """
         route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
@@ -249,12 +263,12 @@ class JsonRows:
         return cls(converter, usual, valueless, drifting, expected, planned, settings, terms.judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
-        """A copy for lines whose ``first`` have this shape."""
+        """Return a copy for lines of which the first have the shape ``first``."""
         # Whether the keys of an object are data is not known of the first lines alone.
         return replace(self, before=first.having(lambda key: not self.planned.fields[key].has_maps))
 
     def observer(self) -> JsonObserver:
-        """A new observer, which reports the lines that are not of the usual types."""
+        """Create an observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
         many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.planned.most_keys + 1)
         return JsonObserver(self.expected, self.settings, self.judge, self._usual, many, self.before)
@@ -262,7 +276,13 @@ class JsonRows:
     def of_lines(
         self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
     ) -> Iterator[Rows]:
-        """The rows of the records among the lines. ``looked``, ``fields``: the observer's."""
+        """Yield the rows of the records among the lines.
+
+        Args:
+            lines: the lines.
+            looked: the lines that the observer's decoder did not take.
+            fields: the observer's decoders.
+        """
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         rows = chain(self._whole(lines, records), self._single(lines, alone))
         # Of changes of one row the later counts.
@@ -272,9 +292,7 @@ class JsonRows:
         return limited(shape, self.usual, self.valueless, self.settings.contract)
 
     def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
-        """Records that the parser of whole columns takes; one by one
-        where it does not, for a lone surrogate, say.
-        """
+        """Convert records by whole columns, or one by one if the parser refuses them (a lone surrogate)."""
         count = len(records.places)
         if not count or not self.usual.fields:
             yield from self._single(lines, records.places)
@@ -296,7 +314,7 @@ class JsonRows:
 
 
 def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
-    """The rows in the order of their lines, as one batch."""
+    """Return the rows as one batch, in the order of their lines."""
     if len(parts) < 2:
         yield from parts
         return
@@ -314,10 +332,12 @@ def _restored(values: bytes) -> JsonRows:
 class Run(NamedTuple):
     """Texts of one ``source``, in its order.
 
-    ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
-    reject of a text, by its place and the reason. ``nulls``: of messages of a topic, the places of those
-    whose value is null, and whose text has the key alone; None for texts of another origin. ``origins``: as
-    rows tell them.
+    Attributes:
+        line: the number of the first text, or of each if they are not consecutive.
+        reject: makes a reject of a text, given its place and the reason.
+        nulls: in messages of a topic, the places of those with a null value, whose text has only the key;
+            None for texts of another origin.
+        origins: the origins that rows record.
     """
 
     lines: Sequence[bytes]
@@ -328,16 +348,20 @@ class Run(NamedTuple):
     origins: Origins = Origins(Origin())
 
     def of_records(self, texts: Sequence[bytes], places: Sequence[int]) -> Run:
-        """The run of the records in these messages. ``places``: of each record, that of its message."""
+        """Return the run of the records in these messages. ``places``: by record, that of its message."""
         numbers = [self.line + place for place in places] if isinstance(self.line, int) else None
         line = numbers if numbers is not None else [self.line[place] for place in places]  # type: ignore[index]
         return Run(texts, self.source, line, rejecting(self.reject, places))
 
 
 class AcceptedLines(NamedTuple):
-    """Lines that were observed, with those that are no usual records by their places, and flags of those that
-    delete, if some may. ``origins``: of records in envelopes, the places of their messages. ``runs``: those
-    that the lines are of, if their rows tell where they stood.
+    """Lines that were observed.
+
+    Attributes:
+        looked: the lines that are no usual records, by place.
+        deletes: flags of the records that delete, if any may.
+        origins: for records in envelopes, the places of their messages.
+        runs: the runs of the lines, if rows record their origin.
     """
 
     lines: Sequence[bytes]
@@ -348,14 +372,17 @@ class AcceptedLines(NamedTuple):
 
 
 class LineTask:
-    """In a task: observes lines of JSON and, with a ``make``, converts the records among them.
-
-    ``terms``: those on which the table admits records.
-    """
+    """The work of a task: observes JSON lines and, with a ``make``, converts the records among them."""
 
     @classmethod
     def of(cls, terms: AdmissionTerms, make: JsonRows | None = None, many: int = MANY_KEYS) -> LineTask:
-        """A new task. ``many``: the number of an object's keys that are kept apart, if there is no plan."""
+        """Create a task.
+
+        Args:
+            terms: the terms by which the table admits records.
+            make: the conversion; None to only observe.
+            many: without a plan, the number of an object's keys that are kept apart.
+        """
         if make is not None:
             return cls(make.observer(), make, terms)
         return cls(JsonObserver(terms.expected, terms.settings, terms.judge, many=many), None, terms)
@@ -373,7 +400,7 @@ class LineTask:
     def observe(
         self, runs: Sequence[Run], everything: str | None = None
     ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
-        """Observe some lines. Those to be converted come together: their places count through all runs."""
+        """Observe lines of several runs. Places count through all runs, which are converted together."""
         lines: list[bytes] = []
         judged: list[Looked] = []
         rejects: list[Reject] = []
@@ -407,10 +434,9 @@ class LineTask:
     def _whole_messages(
         self, run: Run, texts: list[bytes], places: list[int]
     ) -> tuple[list[bytes], list[int]]:
-        """The records of messages, without those of a message of which the table refuses one.
+        """Return the records of messages, or one refused text for a message with a refused record.
 
-        Such a message comes as one text that is refused: with its delete alone, an update that changes a key
-        to none would remove a row and write nothing.
+        With its delete alone, an update that changes a key to none would remove a row and write nothing.
         """
         if self._admission is None or len(set(places)) == len(places):
             return texts, places
@@ -425,7 +451,7 @@ class LineTask:
         return kept_texts, kept_places
 
     def _refusal(self, records: Sequence[bytes], source: str, place: int) -> Why | None:
-        """The reason to refuse one of the records of a message; None if the table takes them all."""
+        """Return the reason to refuse one of a message's records; None if the table takes them all."""
         assert self._admission is not None
         cut = records if self._deletes is None else self._deletes.lines(records)[0]
         for record in cut:
@@ -438,7 +464,7 @@ class LineTask:
         return None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
-        """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
+        """Yield the rows of the lines. Raises Diverged if a line has more than the plan was made for."""
         assert self._make is not None
         observer = self._observer
         if observer.learnt != self._learnt:
@@ -464,7 +490,7 @@ class LineTask:
             yield rows, places
 
     def observed(self) -> Observation:
-        """The observation of the lines since the last call."""
+        """Return the observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
         observation = self._observer.taken()
@@ -474,9 +500,9 @@ class LineTask:
 def rejected_of(
     lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
-    """The rejected lines by place, with the reasons.
+    """Yield the rejected lines by place, with the reasons.
 
-    With a reason for ``everything``, all lines are rejected that are not blank.
+    With a reason for ``everything``, all lines but blank ones are rejected.
     """
     reasons = {place: why for place, why in judged if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:
@@ -490,9 +516,11 @@ _BEHIND_ALL = Place("\U0010ffff")
 
 @dataclass(frozen=True, slots=True)
 class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[ObservedSplits]"]):
-    """Reads splits of files of JSON.
+    """A reader of splits of JSON files.
 
-    ``shares``: the splits of each task; ``numbered``: they have the numbers of their first lines.
+    Attributes:
+        shares: the splits of each task.
+        numbered: the splits know the numbers of their first lines.
     """
 
     shares: Sequence[Share]
@@ -511,7 +539,7 @@ class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[Observed
 
 
 class OpenSplits:
-    """The splits of one task. They are observed in parts, in which lines count from 1."""
+    """The splits of one task. They are observed in parts, each of which counts lines from 1."""
 
     def __init__(self, reader: SplitReader, share: Share) -> None:
         self._reader, self._share = reader, share
@@ -523,7 +551,7 @@ class OpenSplits:
         self._notes: list[str] = []
 
     def groups(self) -> Iterator[Sequence[Run]]:
-        """Read the lines; where a part ends, keep its observation."""
+        """Yield the lines; at the end of a part, keep its observation."""
         for splits in together(self._share):
             # Of splits that are grouped, each begins with the first line of its file.
             self._part = splits[0][0]
@@ -544,22 +572,22 @@ class OpenSplits:
     def observe(
         self, group: Sequence[Run], everything: str | None
     ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
-        """Observe some lines; the rejects have the number of the part that their lines count in."""
+        """Observe some lines; the rejects carry the number of the part that counts their lines."""
         accepted, rejects = self._lines.observe(group, everything)
         if rejects is None or self._reader.numbered:
             return accepted, rejects
         return accepted, rejects.append_column(PART, pa.array([self._part] * len(rejects), pa.int32()))
 
     def convert(self, accepted: AcceptedLines) -> Iterator[pa.RecordBatch]:
-        """Make rows of the lines."""
+        """Convert the lines to rows."""
         return (rows for rows, _ in self._lines.convert(accepted))
 
     def observed(self) -> list[ObservedSplits]:
-        """The observations of all parts."""
+        """Return the observations of all parts."""
         return self._parts
 
     def _runs(self, splits: Share, counts: dict[int, int]) -> Iterator[Run]:
-        """The lines of the splits, which are counted by the split's number."""
+        """Yield the lines of the splits, counted by split number."""
         for number, split in splits:
             first = line = split.line if self._reader.numbered else 1
             for lines in self._blocks(split):
@@ -578,7 +606,7 @@ class OpenSplits:
 
 
 def _behind_all(observation: Observation) -> RecordShape:
-    """The shape of what was seen, at places behind all others, without maps.
+    """Return the observed shape with places after all others, and without maps.
 
     One part alone does not show that the keys of an object are data.
     """
@@ -587,7 +615,7 @@ def _behind_all(observation: Observation) -> RecordShape:
 
 
 def weight(run: Run) -> tuple[int, int]:
-    """The number of lines in a run, and of bytes."""
+    """Return the number of lines in a run, and their bytes."""
     return len(run.lines), sum(map(len, run.lines))
 
 
