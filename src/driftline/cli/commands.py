@@ -244,7 +244,3 @@ def demo(
             typer.echo("\n".join(copies["files"]))
         return
     run(context.obj, keep=keep, json=json)
-
-
-# What commands share
-# -------------------------------------------------------------------------------------------

@@ -124,10 +124,6 @@ def _with_first(rows: Iterator[str]) -> Iterator[str]:
     return chain(list(islice(rows, 1)), rows)
 
 
-# Rows as JSON
-# -------------------------------------------------------------------------------------------------
-
-
 def _json(frame: DataFrame, names: Sequence[str]) -> Iterator[str]:
     if not names:
         return
@@ -168,10 +164,6 @@ def _text(x: str, type_: DataType) -> str:
             return f"cast({x} as string)"
         case _:
             return x
-
-
-# Tables
-# -------------------------------------------------------------------------------------------------------
 
 
 class _Number(str):

@@ -32,22 +32,14 @@ def accepted(
     lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
     before: Observed | None = None,
 ) -> tuple[Observed, Plan]:
-    """Observe and plan a batch without its refused records.
+    """Observe and plan a batch without its refused records, which become the plan's conflicts.
 
-    After a refusal the batch is observed once more without those records, so they leave no trace.
+    After a refusal the batch is observed once more without those records, so they leave no trace. Raises
+    DataError for a conflict under ``on_conflict = "fail"``, or a limit exceeded under ``beyond = "fail"``.
 
-    Args:
-        scan: the batch.
-        recent: previous batches.
-        progress: called with each phase after the first, which is observing.
-        lossy: returns the columns whose values a plan's rewrites would change; those are not rewritten.
-        before: the observation of the whole batch, if there is one.
-
-    Returns:
-        The observation of the accepted records, and their plan, whose conflicts are the refusals.
-
-    Raises:
-        DataError: a conflict under ``on_conflict = "fail"``, or a limit exceeded under ``beyond = "fail"``.
+    ``recent``: previous batches; ``progress``: called with each phase after the first, which is observing;
+    ``lossy``: returns the columns that a plan's rewrites would change, which are not rewritten; ``before``:
+    the observation of the whole batch, if there is one.
     """
     schema, settings = scan.schema, scan.settings
     refused = _Refused(schema, settings)

@@ -249,13 +249,8 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     """Write the batch, and its rejects into the quarantine, and commit both.
 
-    Args:
-        planned: the batch and its plan.
-        tried: the quarantine has this batch from an attempt that did not end.
-        guessed: the observation and the plan are speculated, and have to be confirmed.
-
-    Raises:
-        SpeculationFailed: the speculated plan is wrong.
+    ``tried``: the quarantine has this batch from an attempt that did not end. ``guessed``: the observation
+    and the plan are speculated; raises SpeculationFailed if they are wrong.
     """
     batch = planned.batch
     batch.progress("writing")

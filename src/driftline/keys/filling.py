@@ -39,7 +39,7 @@ _UNKNOWN = ""  # the order of a field of which no value was ever known: before a
 
 
 class Kept(NamedTuple):
-    """A field that the latest change did not have: the ``source`` of its value, and that one's ``order``."""
+    """A field that the latest change lacked: the ``source`` of its value, and that source's ``order``."""
 
     source: int
     order: str
@@ -47,9 +47,9 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class FilledRow:
-    """A row after some changes: its ``source`` and its ``order``, and the fields that it ``kept``.
+    """A row after some changes: its ``source``, its ``order``, and the fields that it ``kept``.
 
-    Changes are applied in their order, those that are older than the row too.
+    Changes are applied in order, even if they are older than the row.
     """
 
     source: int = NOTHING
@@ -57,7 +57,7 @@ class FilledRow:
     kept: dict[str, Kept] = field(default_factory=dict)
 
     def write(self, source: int, order: str, lacking: Sequence[str]) -> None:
-        """Apply a change that has all values but those that are ``lacking``."""
+        """Apply a change that has all values but the ``lacking`` ones."""
         if order < self.order:
             self._fill(source, order, lacking)
             return
@@ -65,14 +65,14 @@ class FilledRow:
         self.source, self.order, self.kept = source, order, values
 
     def delete(self, order: str) -> None:
-        """Apply a delete: of what is older nothing is left."""
+        """Apply a delete, which removes everything older."""
         if order < self.order:
             self._fill(NOTHING, order, ())
         else:
             self.source, self.order, self.kept = NOTHING, order, {}
 
     def forget(self, order: str) -> None:
-        """Apply a delete that the table remembers: values of its own order came after it."""
+        """Apply a delete that the table remembers; values of the same order came after it."""
         if self.order < order:
             self.source, self.order, self.kept = NOTHING, order, {}
             return
@@ -85,7 +85,7 @@ class FilledRow:
                 self.kept[name] = Kept(source, order)
 
     def node(self) -> PatchedField:
-        """The sources of the row's fields, as the merge of columns takes them."""
+        """Return the sources of the row's fields, in the form that merging columns takes."""
         fields = {name: PatchedField(0, value.source) for name, value in self.kept.items()}
         return PatchedField(objects={self.source: 0}, fields=fields, emptied=self.source != ROW)
 
@@ -124,9 +124,9 @@ def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> Fi
 
 @dataclass(frozen=True, slots=True)
 class RowFiller:
-    """Makes rows of ``struct`` of all changes of their keys; it is sent to tasks.
+    """Makes rows of ``struct`` from all changes of their keys; it is sent to tasks.
 
-    ``own``: the places of the columns that are set here, by kind; ``mark``: the prefix of docs.
+    ``own``: the positions of the columns that are set here, by kind; ``mark``: the prefix of docs.
     """
 
     struct: Struct
@@ -136,8 +136,13 @@ class RowFiller:
     def rows(
         self, values: pa.RecordBatch, sources: Sequence[Sequence[int]], changes: Sequence[RowChanges]
     ) -> pa.RecordBatch:
-        """The rows. ``sources``: the places of each row's sources among the ``values``, that of the table's
-        row first, -1 for a source without any.
+        """Fill the rows.
+
+        Args:
+            values: the sources' columns.
+            sources: for each row the positions of its sources in ``values``, the table's row first; -1 if a
+                source has no values.
+            changes: the changes of each row.
         """
         in_table = [places[0] for places in sources]
         orders, orders_of_fields = (
@@ -171,7 +176,7 @@ class RowFiller:
 
 
 def _rest(column: pa.Array, rows: Sequence[FilledRow], sources: Sequence[Sequence[int]]) -> pa.Array:
-    """The rest of each row: of each field the texts that its source has."""
+    """Return the rest of each row, each field with the texts of its source."""
     if column.null_count == len(column):
         return pa.nulls(len(rows), column.type)
     texts, texts_of_rows = column.to_pylist(), []
@@ -193,7 +198,7 @@ _HIDDEN = object()  # in place of a value that is looked for where no fields are
 
 
 def record_test(condition: Condition) -> Test:
-    """The condition as a function of a record of JSON, whose fractions are `Number`; None is unknown.
+    """Compile the condition to a function of a JSON record, whose fractions are `Number`; None is unknown.
 
     >>> from driftline.core.settings.condition import OneOf
     >>> is_deleted = record_test(OneOf(("op",), ("d",)))
@@ -256,7 +261,7 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _joined(results: Iterable[bool | None], *, decides: bool) -> bool | None:
-    """Join results of which one that ``decides`` is enough."""
+    """Join results; a single one that ``decides`` is enough."""
     joined: bool | None = not decides
     for result in results:
         if result is decides:
@@ -266,9 +271,9 @@ def _joined(results: Iterable[bool | None], *, decides: bool) -> bool | None:
 
 
 def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Array:
-    """Flag the rows for which the condition is true; null where that is unknown.
+    """Flag the rows for which the condition is true; null if unknown.
 
-    ``struct``: the types of the columns, by key, which may have several.
+    ``struct``: the types of the columns by key, which may have several.
     """
     match condition:
         case IsNull(path):
@@ -294,7 +299,7 @@ def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Arr
 
 
 def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns, pa.Array]:
-    """The columns of the field at a path, and flags of the rows that hide it."""
+    """Return the columns of the field at a path, and flags of the rows that hide it."""
     columns: Columns = [
         (f.type, array) for f, array in zip(struct.fields, batch.columns, strict=True) if f.name == path[0]
     ]
@@ -322,7 +327,7 @@ def _all_null(columns: Columns, count: int) -> pa.Array:
 
 
 def _equal_one(columns: Columns, values: Sequence[Literal], count: int) -> pa.Array:
-    """Flag the rows with one of the values in one of the columns."""
+    """Flag the rows that have one of the values in one of the columns."""
     flags = pa.repeat(False, count)
     for type_, array in columns:
         if not isinstance(type_, Primitive) or type_ == VARIANT:
@@ -339,7 +344,7 @@ def _unless(unknown: pa.Array, flags: pa.Array) -> pa.Array:
 
 
 def _kind(value: Literal) -> str:
-    """The kind of a literal, as `identity.by_kind` has them."""
+    """Return the kind of a literal, as in `identity.by_kind`."""
     match value:
         case bool():
             return "boolean"

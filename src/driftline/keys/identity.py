@@ -34,9 +34,9 @@ _WIDTHS = ("boolean", "int", "long", "float", "double", "decimal")  # whatever e
 
 @dataclass(frozen=True, slots=True)
 class FieldColumns:
-    """The columns of one field, by their ids, the narrowest first.
+    """The columns of one field by id, the narrowest first.
 
-    A wider column may hold conversions of a narrower one; so the first that is not null has the value.
+    A wider column may hold conversions of a narrower one, so the first that is not null has the value.
     """
 
     columns: tuple[tuple[int, Primitive], ...]
@@ -52,7 +52,7 @@ class FieldColumns:
         return [id_ for id_, _ in self.columns]
 
     def values(self, rows: pa.Table) -> Iterator[tuple[Primitive, pa.Array]]:
-        """The values of the field by column, each row's in one of them. ``rows``: columns by their ids."""
+        """Yield the field's values by column, each row's value in only one of them."""
         undecided = None
         for id_, type_ in self.columns:
             column = rows.column(str(id_)).combine_chunks()
@@ -71,11 +71,10 @@ def _width(column: tuple[int, Primitive]) -> tuple[int, tuple[Any, ...], int]:
 
 
 def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
-    """The values in a form that is equal for equal keys, by kind; null for values of another kind, and for
-    NaN.
+    """Convert values, by kind, to a form that is equal for equal keys.
 
-    Whole numbers of 64 bits are a kind of their own, which is compared quickly; other numbers are compared by
-    their shortest text.
+    Values of another kind, and NaN, are null. Whole numbers of 64 bits are a kind of their own, which is
+    compared quickly; other numbers are compared by their shortest text.
     """
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
@@ -121,7 +120,7 @@ def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
 
 
 def _limit(type_: pa.DataType) -> float:
-    """The number below which whole numbers are told as whole columns.
+    """Return the limit below which whole numbers are recognized by whole columns.
 
     A double beyond 2^53 is the number that its shortest text says, as it is to JSON, and not the integer that
     its bits are. Decimals are compared as doubles, which are too coarse next to 2^63: there all are 2^63.
@@ -135,7 +134,7 @@ def _is_long(text: str) -> bool:
 
 
 def key_text(number: float | Decimal) -> str | None:
-    """The shortest text of a number, equal for equal numbers; None for NaN."""
+    """Return the shortest text of a number, equal for equal numbers; None for NaN."""
     if number != number:  # NaN equals nothing, not itself either
         return None
     exact = number if isinstance(number, Decimal) else Decimal(repr(number))
@@ -144,18 +143,18 @@ def key_text(number: float | Decimal) -> str | None:
 
 @dataclass(slots=True)
 class _FieldValues:
-    """The values that a batch has of one key field, by kind; each has a number."""
+    """The numbered values of one key field in a batch, by kind."""
 
     by_kind: dict[str, pa.Array]
     sorted: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """The number of different values."""
+        """The number of distinct values."""
         return sum(map(len, self.by_kind.values()))
 
     def numbers(self, columns: FieldColumns, rows: pa.Table) -> pa.Array:
-        """The number of each row's value; null where the batch does not have it."""
+        """Return the number of each row's value; null if the batch does not have the value."""
         starts, start = {}, 0
         for kind, values in self.by_kind.items():
             starts[kind], start = start, start + len(values)
@@ -168,7 +167,7 @@ class _FieldValues:
         return pc.coalesce(*numbers) if numbers else pa.nulls(len(rows), pa.int64())
 
     def meet(self, bounds: tuple[Any, Any]) -> bool:
-        """True if a value may be within the bounds, or if that cannot be known."""
+        """True if a value may be within the bounds, or if that is unknown."""
         low, high = bounds
         kind = {int: "whole", str: "text"}.get(type(low))
         if kind is None or kind not in self.by_kind:
@@ -181,24 +180,24 @@ class _FieldValues:
 
 
 class SoughtKeys(Protocol):
-    """Keys that rows are looked for by."""
+    """Keys by which rows are looked up."""
 
     @property
     def ids(self) -> list[int]:
-        """The columns that are asked."""
+        """The columns that are compared."""
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """The code of each row; null for one that is not looked for. ``rows``: columns by id."""
+        """Return the code of each row; null for a row that does not match. ``rows``: columns by id."""
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
-        """True if rows may be among those that are looked for, by the bounds of columns."""
+        """True if, by the bounds of columns, some rows may match."""
 
 
 class BatchKeys:
-    """The keys of a batch, each with a code: the numbers from 0 on. It is sent to tasks that look for them.
+    """The keys of a batch, with codes from 0 on; they are sent to the tasks that look them up.
 
-    ``rows``: the key columns of the batch, by their ids; ``own``: the code of each row, null where it has no
-    key; tasks have neither.
+    ``rows``: the batch's key columns, by id; ``own``: the code of each row, null without a key. Tasks have
+    neither.
     """
 
     def __init__(self, fields: Sequence[FieldColumns], rows: pa.Table) -> None:
@@ -229,7 +228,7 @@ class BatchKeys:
         return [id_ for columns in self.fields for id_ in columns.ids]
 
     def distinct(self) -> pa.Table:
-        """A row of each key, in the order of the codes."""
+        """Return a row for each key, in the order of codes."""
         own = self.own.to_numpy(zero_copy_only=False)
         has_key = np.flatnonzero(self.own.is_valid().to_numpy(zero_copy_only=False))
         rows = np.empty(len(self), np.int64)
@@ -237,14 +236,14 @@ class BatchKeys:
         return self.rows.take(pa.array(rows))
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """The code of each row's key, null where the batch does not have it. ``rows``: columns by id."""
+        """Return the code of each row's key, null if the batch does not have it. ``rows``: columns by id."""
         codes: pa.Array | None = None
         for i, level in enumerate(self._levels):
             codes = pc.index_in(self._combined(i, rows, codes), value_set=level)
         return codes
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
-        """True if rows may have a key of the batch.
+        """True if some rows may have a key of the batch.
 
         ``bounds``: by column; a column without them holds only nulls.
         """
@@ -254,7 +253,7 @@ class BatchKeys:
         )
 
     def _combined(self, i: int, rows: pa.Table, before: pa.Array | None) -> pa.Array:
-        """The number of each row's value of a key field, combined with the code of the fields ``before``."""
+        """Number each row's value of a key field, combined with the code of the fields ``before``."""
         numbers = self._values[i].numbers(self.fields[i], rows)
         if before is None:
             return numbers
@@ -273,7 +272,7 @@ _SHIFT = 34
 
 
 def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa.Array:
-    """The order of each row; null where a field has no value. ``rows``: columns by their ids."""
+    """Return the order of each row; null if a field has no value. ``rows``: columns by id."""
     parts = [
         pc.coalesce(*[_texts(values, type_) for type_, values in columns.values(rows)]) for columns in fields
     ]
@@ -300,7 +299,7 @@ def _texts(values: pa.Array, type_: Primitive) -> pa.Array:
 
 
 def _integers(values: pa.Array) -> pa.Array:
-    """The texts of whole numbers; those above zero, as most are, by whole columns."""
+    """Return the texts of whole numbers; positive ones, which most are, by whole columns."""
     positive = pc.greater(values, 0)
     digits = pc.if_else(positive, values, pa.scalar(None, values.type)).cast(pa.string())
     exponents = pc.add(pc.utf8_length(digits), _BIAS).cast(pa.string())
@@ -316,7 +315,7 @@ def _each(values: pa.Array, text: Callable[..., str | None]) -> pa.Array:
 
 
 def number_text(number: float | Decimal) -> str | None:
-    """A number as it sorts; None for NaN.
+    """Encode a number so that its text sorts like the number; None for NaN.
 
     >>> [number_text(n) for n in (-12, -0.5, 0, 0.05, 12, Decimal("120"))]
     ['049787~', '04994~', '1', '24995', '250212', '250312']
@@ -335,7 +334,7 @@ def number_text(number: float | Decimal) -> str | None:
 
 
 def plain_text(text: str) -> str:
-    """Encode a text so that it sorts right beside others of any length.
+    """Encode a text so that it sorts correctly next to texts of any length.
 
     >>> plain_text("a b"), plain_text("a") + " " < plain_text("a b") + " "
     ('a!Bb', True)
@@ -349,13 +348,13 @@ _EXACT = Context(prec=80)
 
 @dataclass(frozen=True, slots=True)
 class KeyFold:
-    """Columns of a key's field, by their ids, that become one of type ``to``."""
+    """The columns of a key field, by id, that are folded into one of type ``to``."""
 
     columns: FieldColumns
     to: Primitive
 
     def kept(self, rows: pa.Table) -> list[int]:
-        """The columns that hold a value which the one column cannot hold."""
+        """Return the columns with a value that the folded column cannot hold."""
         return [
             id_
             for id_, (_, lost) in zip(self.columns.ids, self._parts(rows), strict=True)
@@ -363,9 +362,9 @@ class KeyFold:
         ]
 
     def folded(self, rows: pa.Table, new: int, takers: Sequence[tuple[int, int]]) -> pa.Table:
-        """The rows with the one column too, by its id ``new``, and what it cannot hold.
+        """Add the folded column, with the id ``new``, and the values that it cannot hold.
 
-        ``takers``: the ids of columns that have such values, and of those that take them.
+        ``takers``: pairs of columns, by id: one with such values, and the one that takes them.
         """
         parts = dict(zip(self.columns.ids, self._parts(rows), strict=True))
         merged = pc.coalesce(*[values for values, _ in parts.values()])
@@ -376,7 +375,7 @@ class KeyFold:
         return rows
 
     def _parts(self, rows: pa.Table) -> list[tuple[pa.Array, pa.Array | None]]:
-        """For each column its values in the new type, and those that have none there; None: all have."""
+        """Return each column's values in the new type, and those that have none there, or None."""
         parts: list[tuple[pa.Array, pa.Array | None]] = []
         for type_, values in self.columns.values(rows):
             new = _converted(values, type_, self.to)
@@ -386,7 +385,7 @@ class KeyFold:
 
 
 def _converted(values: pa.Array, source: Primitive, to: Primitive) -> pa.Array:
-    """The values in another type of their kind; null for those that it cannot hold exactly."""
+    """Convert values to another type of their kind; null if not exact."""
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(to))
     if to.name not in NUMBERS:
@@ -396,7 +395,7 @@ def _converted(values: pa.Array, source: Primitive, to: Primitive) -> pa.Array:
 
 
 def _exact(value: float | Decimal, to: Primitive) -> float | Decimal | None:
-    """The number in another type; None if it is not that number there.
+    """Convert a number to another type; None if not exact.
 
     >>> from driftline.core.schema.types import DOUBLE, LONG, decimal
     >>> [_exact(2.5, t) for t in (LONG, DOUBLE, decimal(3, 1))], _exact(2**60 + 1, DOUBLE)

@@ -38,8 +38,13 @@ _OBJECT = "."  # behind a path: the order of the change that made an object of i
 
 
 class FieldOrder(NamedTuple):
-    """A field whose order a row may have to keep: its ``path``, and the ``source`` of its value. ``always``:
-    also where the row has the same order; ``kept_before``: only if the row has kept one.
+    """A field whose order a row may have to keep.
+
+    Attributes:
+        path: the field's path.
+        source: the source of its value.
+        always: keep the order even if the row has the same.
+        kept_before: keep the order only if the row has kept one.
     """
 
     path: str
@@ -52,9 +57,12 @@ class FieldOrder(NamedTuple):
 class PatchedField:
     """A field after some changes.
 
-    ``written``: the rank of the last change to null or to a value that is no object, ``source`` that change.
-    ``objects``: the changes since then that had an object, each with its rank; ``fields``: those of the
-    object; ``emptied``: some of them may be gone.
+    Attributes:
+        written: the rank of the last change to null or to a value that is no object.
+        source: that change.
+        objects: later changes that had an object, each with its rank.
+        fields: the fields of the object.
+        emptied: some of the fields may be gone.
     """
 
     written: int = _NEVER
@@ -65,7 +73,7 @@ class PatchedField:
     emptied: bool = False
 
     def write(self, presence: Presence, rank: int, source: int) -> None:
-        """Merge a change; of equal ranks the later call counts."""
+        """Merge a change; of equal ranks the later call wins."""
         if rank < self.written:
             return
         if isinstance(presence, int):
@@ -77,31 +85,31 @@ class PatchedField:
             self.at(key).write(member, rank, source)
 
     def at(self, key: str) -> PatchedField:
-        """A field of the object; a new one if it has none of this key."""
+        """Return a field of the object, created if missing."""
         member = self.fields.get(key)
         if member is None:
             member = self.fields[key] = PatchedField()
         return member
 
     def member(self, key: str) -> Node | None:
-        """A field of the object: its source, or what several have made of it; None without one."""
+        """Return a field of the object: its source, or the merge of several; None if there is none."""
         member = self.fields.get(key)
         return None if member is None else member if member.objects else member.source
 
     @property
     def rest(self) -> int:
-        """The source of the object's fields that no change has: there they are null, or defaults."""
+        """The source of the object's fields that no change has; they are null, or defaults."""
         if ROW in self.objects and not self.emptied:
             return ROW
         return max((source for source in self.objects if source != ROW), default=NOTHING)
 
     @property
     def latest(self) -> int:
-        """The source of what is no field of the object."""
+        """The source of everything that is no field of the object."""
         return max(self.objects, key=self.objects.__getitem__) if self.objects else self.source
 
     def orders(self, path: str = "") -> Iterator[FieldOrder]:
-        """The orders from which `of_row` makes this again."""
+        """Yield the orders from which `of_row` restores this field."""
         if path and self.written != _NEVER:
             # A null needs its order as well: without it, an older patch would fill what a newer one has
             # emptied.
@@ -122,7 +130,7 @@ class PatchedField:
         return max(self.written, *self.objects.values()) if self.objects else self.written
 
     def _forget(self, rank: int) -> bool:
-        """Drop what changes up to a rank have made; true if something is left."""
+        """Drop the effects of changes up to a rank; returns whether anything is left."""
         self.emptied = True
         if self.written <= rank:
             self.written, self.source, self.null = _NEVER, NOTHING, True
@@ -159,10 +167,12 @@ _NO_ORDERS = _Orders()
 
 
 def of_row(presence: Presence, orders: Mapping[str, str], rank: Ranks) -> PatchedField:
-    """A row of the table as its changes have left it.
+    """Restore a row of the table as its changes have left it.
 
-    ``presence``: its values that are not null; ``orders``: those that it keeps beside its own, by path;
-    ``rank``: of an order, or of the row's own, None.
+    Args:
+        presence: the row's values that are not null.
+        orders: the orders that it keeps in addition to its own, by path.
+        rank: ranks an order, or with None the row's own.
     """
     row = PatchedField()
     _read(row, presence, _Orders.of(orders) if orders else _NO_ORDERS, rank)
@@ -187,7 +197,7 @@ def _read(node: PatchedField, presence: Presence | None, orders: _Orders, rank: 
 
 
 class StoredRow(NamedTuple):
-    """A row of a table: ``presence``, its values that are not null; its order, and those of older fields."""
+    """A row of a table: its order, the orders of older fields, and its ``presence``."""
 
     presence: Presence
     order: str = ""
@@ -195,8 +205,9 @@ class StoredRow(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """Changes of a row in their order: their presences, None of one that deletes, and their orders, if they
-    have some. ``floor``: the order of a delete before them that the table remembers.
+    """The changes of a row, in order: presences, None for a delete, and orders, if there are any.
+
+    ``floor``: the order of an earlier delete that the table remembers.
     """
 
     presences: Sequence[Presence | None]
@@ -204,12 +215,12 @@ class Patches(NamedTuple):
     floor: str | None = None
 
     def rank_of(self, row: StoredRow) -> Ranks:
-        """The ranks of a row's orders among those of the changes."""
+        """Return the ranks of a row's orders among those of the changes."""
         return _Ranks(row.order, self)
 
 
 def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
-    """Merge changes into a row; their sources are numbers from 1 on."""
+    """Merge changes into a row; their sources are numbered from 1."""
     root = PatchedField() if row is None else of_row(row.presence, row.orders, patches.rank_of(row))
     late = 0
     if patches.floor is not None:
@@ -224,19 +235,19 @@ def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
 
 
 def _rank(number: int) -> int:
-    """The rank of a change; each has one before it for the row's fields, the first two for a delete."""
+    """Return the rank of a change; below each is a rank for the row's fields, the first two for a delete."""
     return 2 * number + 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
-    """The ranks of a row's orders among those of changes, which win where they are equal."""
+    """Ranks a row's orders among those of changes, which win ties."""
 
     order: str
     patches: Patches
 
     def __call__(self, order: str | None) -> int:
-        """The rank of an order, or of the row's own."""
+        """Rank an order, or with None the row's own."""
         text = self.order if order is None else order
         patches = self.patches
         if patches.floor is not None and text < patches.floor:
@@ -245,8 +256,9 @@ class _Ranks:
 
 
 def kept_orders(node: Sequence[FieldOrder], row: StoredRow | None, patches: Patches) -> dict[str, str]:
-    """The orders that the merged row keeps, by path: those of fields that are older than the row, and of
-    fields that are null.
+    """Return the orders that the merged row keeps, by path.
+
+    They belong to fields that are older than the row, and to fields that are null.
     """
     orders, before = patches.orders, StoredRow({}) if row is None else row
     own = latest_order(row, patches)
@@ -262,7 +274,7 @@ def kept_orders(node: Sequence[FieldOrder], row: StoredRow | None, patches: Patc
 
 
 def latest_order(row: StoredRow | None, patches: Patches) -> str:
-    """The order of the merged row."""
+    """Return the order of the merged row."""
     last = patches.orders[-1] if patches.orders else ""
     return last if row is None else max(last, row.order)
 
@@ -275,7 +287,7 @@ _OPEN_OBJECT, _NULL, _LIST = b"{n["
 
 @gc_paused()
 def presence_of_lines(lines: Iterable[bytes]) -> pa.Array:
-    """The presence of records, each a line of JSON."""
+    """Return the presence of records in JSON lines."""
     return pa.array([_of_line(line).decode() for line in lines], pa.string())
 
 
@@ -307,13 +319,13 @@ def _is_empty(text: Raw) -> bool:
 
 
 def read_presence(text: str) -> Presence:
-    """The presence of a record, from its text."""
+    """Parse the presence of a record."""
     presence: Presence = json.decode(text)
     return presence
 
 
 def presence_of(value: Any) -> Presence:
-    """The presence of a value of Python."""
+    """Return the presence of a Python value."""
     if isinstance(value, dict):
         return {key: presence_of(value[key]) for key in sorted(value)}
     return NULL if value is None or (isinstance(value, list) and not any(map(_has_value, value))) else VALUE
@@ -324,27 +336,27 @@ def _has_value(item: Any) -> bool:
 
 
 def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:
-    """The presence of rows that have all columns: null is null. ``struct``: the types, by key."""
+    """Return the presence of rows with all columns: null is null. ``struct``: the types, by key."""
     return _PresenceReader(lambda f: f.name, "0").presence(struct.fields, rows.columns, len(rows))
 
 
 def presence_of_table(fields: Sequence[Field], rows: pa.Table, mark: str) -> pa.Array:
-    """The presence of a table's rows, of which null says nothing. ``mark``: the prefix of docs."""
+    """Return the presence of a table's rows, in which null says nothing. ``mark``: the prefix of docs."""
     arrays = [rows.column(f.name).combine_chunks() for f in fields]
     return _PresenceReader(lambda f: data_key(f, mark), None).presence(fields, arrays, len(rows))
 
 
 def is_object(type_: Type) -> bool:
-    """True for types of objects, whose fields have names."""
+    """True for types of objects, which have named fields."""
     return isinstance(type_, Struct) or (isinstance(type_, Map) and type_.key == STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class _PresenceReader:
-    """Reads the presence of columns.
+    """Reads presences from columns.
 
-    ``key``: the key of the data that fills one; ``null``: the text of fields without a value, None if they
-    are absent.
+    ``key``: returns the data key of a column; ``null``: the text of fields without a value, None if they are
+    absent.
     """
 
     key: Callable[[Field], str]
@@ -390,7 +402,7 @@ class _PresenceReader:
 
 
 def _both(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Objects of the members of both; where one is null, the other."""
+    """Merge the members of two objects; if one is null, return the other."""
     if first.null_count == len(first):
         return second
     inside = [pc.utf8_slice_codeunits(texts, 1, -1) for texts in (first, second)]
@@ -400,7 +412,7 @@ def _both(first: pa.Array, second: pa.Array) -> pa.Array:
 
 
 def _object_of(members: Iterable[pa.Array]) -> pa.Array:
-    """The texts of objects with these members, without those that are null."""
+    """Join members to the texts of objects, without null members."""
     ended = [pc.fill_null(pc.binary_join_element_wise(texts, ",", ""), "") for texts in members]
     inside = pc.utf8_rtrim(pc.binary_join_element_wise(*ended, ""), ",")
     return pc.binary_join_element_wise("{", inside, "}", "")

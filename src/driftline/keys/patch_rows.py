@@ -52,8 +52,10 @@ if TYPE_CHECKING:
 class Merges:
     """Values to be made, each by one of some merges.
 
-    ``merge``: the number of each value's; ``places``: those of its sources among the values that there are,
-    -1 for a source without one: of value ``i`` from ``begins[i]`` on.
+    Attributes:
+        merge: the number of each value's merge.
+        places: the positions of the values' sources, -1 for none.
+        begins: the index in ``places`` at which the sources of each value begin.
     """
 
     merge: NDArray[np.int64]
@@ -62,7 +64,7 @@ class Merges:
 
     @classmethod
     def of(cls, merge: Sequence[int], places: Sequence[Sequence[int]]) -> Merges:
-        """The merges of values, each with the places of its sources."""
+        """Build merges of values, each with the positions of its sources."""
         begins = np.cumsum([0, *map(len, places)])[:-1]
         flat = np.fromiter(chain.from_iterable(places), np.int64)
         return cls(np.asarray(merge, np.int64), flat, begins.astype(np.int64))
@@ -71,20 +73,20 @@ class Merges:
         return len(self.merge)
 
     def from_sources(self, sources: Sequence[int]) -> NDArray[np.int64]:
-        """The place of each value, of which each merge has one of the ``sources``; -1 for none."""
+        """Return the position of each value, given the source in each merge; -1 for none."""
         source = np.asarray(sources, np.int64)[self.merge]
         places = self.places[np.where(source < 0, 0, self.begins + source)]
         return np.where(source < 0, -1, places)
 
     def of_value(self, value: int, source: int) -> int:
-        """The place of one value."""
+        """Return the position of one value."""
         return -1 if source < 0 else int(self.places[self.begins[value] + source])
 
 
 def merged_fields(
     fields: Sequence[Field], arrays: Sequence[pa.Array], nodes: Sequence[Node], merges: Merges, mark: str
 ) -> list[pa.Array]:
-    """The columns of a table's fields, or of a struct's. ``nodes``: the object that each merge has made."""
+    """Merge the columns of a table's or a struct's fields. ``nodes``: the object that each merge has made."""
     of_fields: dict[str, list[Node]] = {}
     columns = []
     # One merge decides for all rows whose changes have the same fields, so columns are taken as a whole. Only
@@ -101,7 +103,7 @@ def merged_fields(
 
 
 def _inside(node: Node, key: str) -> Node:
-    """A field of an object."""
+    """Return a field of an object."""
     if isinstance(node, int):
         return node
     member = node.member(key)
@@ -117,7 +119,7 @@ def _taken(array: pa.Array, places: NDArray[np.int64]) -> pa.Array:
 
 
 def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
-    """The values of one column."""
+    """Merge the values of one column."""
     if is_object(type_) and any(isinstance(node, PatchedField) for node in nodes):
         if isinstance(type_, Struct):
             member = merged_fields(type_.fields, array.flatten(), nodes, merges, mark)
@@ -134,7 +136,7 @@ def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges,
 def _with_merged_objects(
     type_: List, array: pa.Array, nodes: Sequence[Node], merges: Merges, taken: pa.Array, mark: str
 ) -> pa.Array:
-    """Lists of which those that wrap an object are merged as such; null if a source lacks such a list."""
+    """Merge lists that wrap an object as that object; null if a source lacks such a list."""
     is_merged = np.array([isinstance(node, PatchedField) for node in nodes], np.bool_)[merges.merge]
     values = np.flatnonzero(is_merged)
     if not len(values):
@@ -166,7 +168,7 @@ def _sources(node: Node) -> Sequence[int]:
 
 
 def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArray[np.bool_]:
-    """Flags of the values that are an object by one of their sources."""
+    """Flag the values of which a source is an object."""
     has = np.append(array.is_valid().to_numpy(zero_copy_only=False), False)
     sources = [_sources(node) for node in nodes]
     most = max(map(len, sources), default=0)
@@ -178,7 +180,7 @@ def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArra
 
 
 def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
-    """The values of a map, those of one key merged where they are objects."""
+    """Merge the values of a map by key, if they are objects."""
     valid = _is_object(array, nodes, merges)
     entries = _Entries(array)
     names: list[str] = []
@@ -205,7 +207,7 @@ def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Mer
 
 
 class _Entries:
-    """The entries of maps by key, each with its place among all."""
+    """The entries of maps by key, each with its position among all entries."""
 
     def __init__(self, array: pa.Array) -> None:
         self._offsets = array.offsets.to_numpy()
@@ -213,7 +215,7 @@ class _Entries:
         self._read: dict[int, dict[str, int]] = {}
 
     def of(self, node: Node, value: int, merges: Merges) -> Iterable[tuple[str, Node, list[int]]]:
-        """The entries of one value: each key with its merge, and the places of the merge's sources."""
+        """Return the entries of one value: each key, its merge, and the positions of the merge's sources."""
         if isinstance(node, int):
             for key, place in self._at(merges.of_value(value, node)).items():
                 yield key, 0, [place]
@@ -241,7 +243,7 @@ class _Entries:
 
 
 def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -> pa.Array:
-    """The rest of each row."""
+    """Merge the rest of each row."""
     if rest.null_count == len(rest):
         return pa.nulls(len(merges), rest.type)
     texts, rows = rest.to_pylist(), []
@@ -254,7 +256,7 @@ def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -
 
 
 def _merged_texts(texts: Mapping[int, Mapping[str, str]], root: PatchedField) -> list[tuple[str, str]]:
-    """The texts of one row by path. ``texts``: those of each source."""
+    """Merge the rest of one row, by path. ``texts``: the texts of each source."""
     row: dict[str, str] = {}
     for source, text_of in texts.items():
         for path, text in text_of.items():
@@ -270,7 +272,7 @@ def _merged_texts(texts: Mapping[int, Mapping[str, str]], root: PatchedField) ->
 
 
 def _at(root: PatchedField, path: str) -> Node | None:
-    """A field as changes have made it, the one around it where it is in a list; None if it is gone."""
+    """Return the merged field at a path, or the field around it inside a list; None if it is gone."""
     node: Node | None = root
     for step in steps(path):
         if not isinstance(node, PatchedField) or isinstance(step, int):
@@ -280,7 +282,7 @@ def _at(root: PatchedField, path: str) -> Node | None:
 
 
 def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
-    """The part of a source's text that no other has replaced; None for nothing."""
+    """Return the part of a source's text that no other source has replaced; None if there is none."""
     if not isinstance(node, PatchedField):
         return _plain(text) if node == source else None
     if source not in node.objects or memoryview(_bytes(text))[0] != ord("{"):
@@ -295,7 +297,7 @@ def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
 
 
 def _both(first: str, second: str) -> str:
-    """The members of two objects."""
+    """Join the members of two objects."""
     members: dict[str, Raw] = raw_members(first)
     for key, value in raw_members(second).items():
         has = members.get(key)
@@ -321,8 +323,10 @@ _Form: TypeAlias = "tuple[Any, ...]"  # equal for rows of one merge
 class RowMerger:
     """Merges patches into rows of ``struct``; it is sent to tasks.
 
-    ``own``: the places of the columns that are set here, by kind; ``mark``: the prefix of docs; ``excluded``:
-    fields that the table does not take.
+    Attributes:
+        own: the positions of the columns that are set here, by kind.
+        mark: the prefix of docs.
+        excluded: fields that the table does not take.
     """
 
     struct: Struct
@@ -333,8 +337,13 @@ class RowMerger:
     def rows(
         self, values: pa.RecordBatch, sources: Sequence[Sequence[int]], changes: Sequence[RowChanges]
     ) -> pa.RecordBatch:
-        """The merged rows. ``sources``: the places of each row's sources among the ``values``, that of the
-        table's row first, -1 for a source without any.
+        """Merge the rows.
+
+        Args:
+            values: the sources' columns.
+            sources: for each row the positions of its sources in ``values``, the table's row first; -1 if a
+                source has no values.
+            changes: the changes of each row.
         """
         stored = self._stored(values, [places[0] for places in sources])
         roots: list[PatchedField] = []
@@ -372,7 +381,7 @@ class RowMerger:
         return presence
 
     def _stored(self, values: pa.RecordBatch, places: Sequence[int]) -> list[_OfTable | None]:
-        """The table's rows at some places, None for -1."""
+        """Return the table's rows at these positions, None for -1."""
         in_table = pa.array([place for place in places if place >= 0], pa.int64())
         taken = pa.Table.from_batches([values.take(in_table)])
         fields = [f for f in self.struct.fields if not is_metadata(f.doc)]
@@ -393,14 +402,14 @@ class RowMerger:
 
 @dataclass(frozen=True, slots=True)
 class _OfTable:
-    """A row of the table: its orders, its ``present`` fields, and what it has in the rest."""
+    """A row of the table: its orders, its ``present`` fields, and its rest."""
 
     row: StoredRow
     present: str
     rest: Sequence[tuple[str, str]]
 
     def form(self, patches: Patches) -> _Form:
-        """The part that decides how patches change it."""
+        """Return the part of the row that decides how patches change it."""
         rank = patches.rank_of(self.row)
         orders = tuple((path, rank(order)) for path, order in self.row.orders.items())
         return self.present, tuple(self.rest), rank(None), orders
@@ -436,7 +445,7 @@ def _drop(presence: Any, path: Path) -> None:
 
 
 class MergesRows(Protocol):
-    """The way in which changes and a row of the table become one row. ``struct``: the columns."""
+    """The merge of changes and a row of the table into one row. ``struct``: the columns."""
 
     @property
     def struct(self) -> Struct: ...
@@ -450,13 +459,13 @@ class MergesRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PatchedRowsOf:
-    """Makes rows of a table out of all changes of their keys. ``stored``: reads the table's rows."""
+    """Makes rows of a table from all changes of their keys. ``stored``: reads the table's rows."""
 
     merger: MergesRows
     stored: StoredRows | None
 
     def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
-        """The maker of the rows of keys whose last changes are in these parts."""
+        """Return the maker of rows whose keys have their last change in these parts."""
         named = [name for _, name in parts]
         return _PatchedRows(slices.folder, named, slices.parts, self.merger, self.stored)
 
@@ -466,10 +475,12 @@ RowChanges: TypeAlias = "tuple[Patches, Sequence[str | None]]"  # with what each
 
 @dataclass(frozen=True, slots=True)
 class _PatchedRows:
-    """Makes the rows of keys whose last changes are in some slices.
+    """Makes the rows whose keys have their last change in some slices.
 
-    ``parts``: the file of each that names its keys; ``slices``: all of the batch; ``stored``: reads the rows
-    of the table.
+    Attributes:
+        parts: for each slice, the file that names its keys.
+        slices: all slices of the batch.
+        stored: reads the rows of the table.
     """
 
     folder: BatchFolder
@@ -517,14 +528,14 @@ class _PatchedRows:
         return with_row_ids(rows, named)
 
     def _of_table(self, named: pa.Table) -> pa.Table:
-        """The rows of the table that are changed."""
+        """Read the table's rows that are changed."""
         if self.stored is None or not len(named):
             return no_rows(self.merger.struct)
         files = named["file"].combine_chunks()
         return self.stored.read(files, named["position"].to_numpy())
 
     def _of_batch(self, numbers: Any) -> pa.Table:
-        """Rows of the batch by their ``numbers``, which ascend."""
+        """Read rows of the batch by their ascending ``numbers``."""
         parts: list[pa.Table] = []
         begin = 0
         for part in self.slices:

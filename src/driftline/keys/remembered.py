@@ -42,10 +42,13 @@ _LARGE = 8 * 2**20  # bytes: a file that stays as it is
 
 @dataclass(frozen=True, slots=True)
 class DeletedKeys:
-    """Deletes of a batch that are to be remembered, for ``span`` seconds.
+    """Deletes of a batch, to be remembered for ``span`` seconds.
 
-    ``fields``: the columns of the key; ``rows``: by column id, with the ``orders`` of their deletes, which
-    are in the column ``order`` of the table.
+    Attributes:
+        fields: the columns of the key.
+        rows: the key columns, by id.
+        orders: the orders of the deletes.
+        order: the id of the table's column with the order.
     """
 
     fields: Sequence[FieldColumns]
@@ -58,7 +61,7 @@ class DeletedKeys:
     def of(
         cls, keys: BatchKeys, gone: NDArray[np.int64], orders: pa.Array, order: int, span: int
     ) -> DeletedKeys:
-        """The deletes among a batch's changes: its rows ``gone``, with their ``orders`` among all."""
+        """Select the deletes from a batch's changes: its rows ``gone``, with their ``orders`` among all."""
         places = pa.array(gone)
         return cls(keys.fields, keys.rows.take(places), orders.take(places), order, span)
 
@@ -69,7 +72,7 @@ class DeletedKeys:
 
 
 def key_texts(fields: Sequence[FieldColumns], rows: pa.Table) -> pa.Array:
-    """Each row's key as JSON: a list of its values, each as a text behind its kind. ``rows``: columns by id.
+    """Format each row's key as JSON: a list of values, each a kind and a text. ``rows``: columns by id.
 
     >>> rows = pa.table({"1": [7, None, None], "2": ["x", "7", None]})
     >>> from driftline.core.schema.types import LONG, STRING
@@ -91,7 +94,7 @@ def key_texts(fields: Sequence[FieldColumns], rows: pa.Table) -> pa.Array:
 
 
 def only(struct: Struct, ids: Collection[int]) -> Struct:
-    """The columns with these ids, and the structs around them."""
+    """Select the columns with these ids, and the structs around them."""
     fields: list[Field] = []
     for f in struct.fields:
         if isinstance(f.type, Struct):
@@ -103,7 +106,7 @@ def only(struct: Struct, ids: Collection[int]) -> Struct:
 
 
 def nested(struct: Struct, columns: pa.Table) -> pa.RecordBatch:
-    """Rows of the ``struct`` from leaf ``columns``, named by their ids; null where there is none."""
+    """Nest leaf ``columns``, named by their ids, to rows of ``struct``; missing columns are null."""
     schema, count = arrow_schema(struct), len(columns)
 
     def array(f: Field, type_: pa.DataType) -> pa.Array:
@@ -121,7 +124,7 @@ def nested(struct: Struct, columns: pa.Table) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A file of remembered deletes. ``since``: seconds since 1970; files that others wrote count as new."""
+    """A file of remembered deletes. ``since``: seconds since 1970; files by other writers count as new."""
 
     path: str
     size: int
@@ -129,19 +132,19 @@ class MemoryFile:
 
     @classmethod
     def of(cls, path: str, size: int) -> MemoryFile:
-        """A file that is known by its path."""
+        """Describe a file from its path."""
         named = _NAME.search(path)
         return cls(path, size, int(named[1]) / 1000 if named else time.time())
 
 
 def name_of(since: float, *, gathered: bool = False) -> str:
-    """A new name for a file of deletes; ``gathered``: of several batches."""
+    """Make up a name for a file of deletes; ``gathered``: of several batches."""
     return f"{_GATHERED if gathered else OF_BATCH}-{int(since * 1000)}-{uuid4().hex}-00001.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Tidying:
-    """Files of remembered deletes that are to go: ``outdated`` ones, and groups that become one file each."""
+    """Files of remembered deletes to remove: ``outdated`` ones, and groups to be merged."""
 
     outdated: Sequence[MemoryFile] = ()
     groups: Sequence[Sequence[MemoryFile]] = field(default=())
@@ -161,12 +164,12 @@ class Tidying:
 
     @property
     def gone(self) -> list[MemoryFile]:
-        """All files that go."""
+        """All files to remove."""
         return [*self.outdated, *(file for group in self.groups for file in group)]
 
 
 def latest(group: Iterable[MemoryFile]) -> float:
-    """The moment since which all deletes of a group of files are remembered."""
+    """Return the time since which all deletes of a group of files are remembered."""
     return max(file.since for file in group)
 
 
@@ -175,9 +178,13 @@ Positions: TypeAlias = "Mapping[str, NDArray[np.int64]]"  # of rows, by file
 
 @dataclass(frozen=True, slots=True)
 class LastTruncate:
-    """The last truncate that a table knows, by its ``epoch`` and ``position``; empty if there is none.
-    ``new``: the batch brings it, and rows that are older go. ``updates``: it is a snapshot, in which the
-    batch has the new values of rows that stay.
+    """The last truncate that a table knows.
+
+    Attributes:
+        epoch: its epoch.
+        position: its position, empty if there is none.
+        new: the batch brings it, and older rows are deleted.
+        updates: it is a snapshot, and the batch has the new values of rows that stay.
     """
 
     position: str = ""
@@ -187,20 +194,21 @@ class LastTruncate:
 
     @classmethod
     def of(cls, known: tuple[int, str], sent: tuple[int, str], *, updates: bool = False) -> LastTruncate:
-        """The later one of that which the table has ``known`` and the last that a batch was ``sent``, each by
-        epoch and position.
+        """Return the later truncate: the table's ``known`` one, or the last one ``sent`` by a batch.
+
+        Each is given by epoch and position.
         """
         new = bool(sent[1]) and sent > known
         epoch, position = sent if new else known
         return cls(position, epoch, new, updates)
 
     def updated(self, orders: pa.Array) -> pa.Array:
-        """Flags keys, by the ``orders`` of their latest changes, whose rows are updated if they are older."""
+        """Flag keys, by the ``orders`` of their latest changes, whose older rows are updated."""
         return pc.and_(pc.greater_equal(orders, self.floor), self.updates)
 
     @property
     def floor(self) -> str:
-        """The order of the truncate, as rows have theirs; empty without one."""
+        """The truncate as an order of rows; empty if there is none."""
         if not self.position:
             return ""
         position = pa.table({"0": [self.position]})
@@ -210,9 +218,10 @@ class LastTruncate:
 
 @dataclass(frozen=True, slots=True)
 class KeysAndOlder:
-    """The keys of a batch, and all rows whose order is below the ``floor``: these have the code behind the
-    last key's, whatever their key is, unless the batch has ``updated`` it. It is looked for as `BatchKeys`
-    are. ``order``: the id of the column.
+    """The keys of a batch, and all rows with an order below the ``floor``.
+
+    Older rows have the code after the last key's, whatever their key is, unless the batch has ``updated`` it.
+    They are looked up like `BatchKeys`. ``order``: the id of the order column.
     """
 
     keys: BatchKeys
@@ -222,11 +231,11 @@ class KeysAndOlder:
 
     @property
     def ids(self) -> list[int]:
-        """The columns that are asked."""
+        """The columns that are compared."""
         return [*self.keys.ids, self.order]
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """The code of each row; null for one that is not looked for."""
+        """Return the code of each row; null for a row that does not match."""
         codes = self.keys.codes(rows)
         # Strictly less: a row at the truncate's own position may be newer.
         older = pc.less(rows.column(str(self.order)).cast(pa.string()), self.floor)
@@ -234,12 +243,12 @@ class KeysAndOlder:
         return pc.if_else(pc.fill_null(older, False), pa.scalar(len(self.keys), codes.type), codes)
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
-        """True if rows may have a key of the batch, or be older."""
+        """True if some rows may have a key of the batch, or be older."""
         bound = bounds.get(self.order, ("\U0010ffff", None))
         return bound is None or bound[0] < self.floor or self.keys.may_be_in(bounds)
 
     def apart(self, found: Iterable[Found]) -> tuple[list[Found], Positions]:
-        """The rows that have a key of the batch, and the positions of those that are older, by file."""
+        """Split the rows with a key of the batch from the positions of older rows, by file."""
         rows: list[Found] = []
         older: dict[str, list[NDArray[np.int64]]] = {}
         for hits in found:
@@ -251,7 +260,7 @@ class KeysAndOlder:
 
 
 def as_deletes(floor: str, keys: int) -> Found:
-    """A truncate as what a table remembers of so many keys: each was deleted at the ``floor``."""
+    """Express a truncate as remembered deletes of so many keys, each deleted at the ``floor``."""
     # Settling, filling and patches need no rule for truncates: to late changes, a truncate is a remembered
     # delete.
     codes = np.arange(keys)
@@ -259,7 +268,7 @@ def as_deletes(floor: str, keys: int) -> Found:
 
 
 def together(some: Positions, others: Positions) -> Positions:
-    """Positions of rows by file, of both."""
+    """Merge positions of rows, by file."""
     parts: dict[str, Sequence[NDArray[np.int64]]] = {
         file: [rows[file] for rows in (some, others) if file in rows] for file in {**some, **others}
     }

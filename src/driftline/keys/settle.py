@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The latest change of each key in a batch, by the key's code: its row, its order, and if it deletes.
+    """The latest change of each key in a batch, by key code: its row, its order, and if it deletes.
 
-    ``orders`` None: changes arrive in their order. ``ranked``: all changes, those of a key side by side, in
-    their order. ``arrivals``: all changes as they arrive, if a row that is deleted keeps its values.
+    Attributes:
+        orders: None if changes arrive in order.
+        ranked: all changes in order, grouped by key.
+        arrivals: all changes as they arrive, if deleted rows keep their values.
     """
 
     rows: NDArray[np.int64]
@@ -31,7 +33,7 @@ class Latest:
 
     @property
     def superseded(self) -> int:
-        """The number of changes that a later one of their key overtook."""
+        """The number of changes that a later change of their key overtook."""
         return len(self.ranked) - len(self.rows)
 
     @classmethod
@@ -62,7 +64,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The changes of a batch as they arrive: of each one its key's code, its order, and if it deletes.
+    """The changes of a batch as they arrive: for each its key's code, its order, and if it deletes.
 
     ``orders`` None: each change is later than those before it.
     """
@@ -92,7 +94,7 @@ class Arrivals:
         return rows
 
     def _in_order(self, committed: Iterable[Found]) -> NDArray[np.bool_]:
-        """Flags the changes that are not late when they arrive, behind what is ``committed``."""
+        """Flag the changes that are not late when they arrive after ``committed`` ones."""
         if self.orders is None:
             return np.ones(len(self.codes), np.bool_)
         # A row without an order makes no change late, so only the others stand before the changes.
@@ -108,16 +110,17 @@ class Arrivals:
 
 
 def flags_of(values: pa.Array) -> NDArray[np.bool_]:
-    """Flags as numpy has them; false for null."""
+    """Return flags as a numpy array; null is false."""
     flags: NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False)
     return flags
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows of the table, or deletes that it remembers, that have keys of a batch: by place in the ``file``,
-    with the key's code and the order of its latest change, null where it has none. ``deleted``: flags those
-    with the mark of a delete; ``row_ids``: the ids of rows, where the table has such.
+    """Rows of the table, or remembered deletes, that have keys of a batch.
+
+    They are given by their place in the ``file``, the key's code, and the order of the latest change, null
+    if there is none. ``deleted``: flags rows marked as deleted; ``row_ids``: the ids of rows, if any.
     """
 
     file: str
@@ -128,13 +131,13 @@ class Found:
     row_ids: pa.Array | None = None
 
     def without(self, positions: BitMap64) -> Found:
-        """The rows at other positions."""
+        """Return the rows at other positions."""
         if not positions:
             return self
         return self.only(~np.isin(self.positions, np.array(positions.to_array(), np.int64)))
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
-        """The rows that are flagged in ``rows``."""
+        """Return the rows that are flagged in ``rows``."""
         orders, deleted, row_ids = (
             None if column is None else column.filter(pa.array(rows))
             for column in (self.orders, self.deleted, self.row_ids)
@@ -144,8 +147,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing. ``truncated``:
-    rows that a truncate removed, which are no changes of the batch.
+    """The changes of a batch by outcome.
+
+    ``ignored``: deletes that changed nothing. ``truncated``: rows that a truncate removed, which are no
+    changes of the batch.
     """
 
     inserted: int = 0
@@ -158,7 +163,7 @@ class KeyCounts:
 
     @property
     def written(self) -> int:
-        """The number of rows that are written."""
+        """The number of rows written."""
         return self.inserted + self.updated
 
     @property
@@ -177,10 +182,12 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True)
 class LiveRows:
-    """The rows that a batch writes, by their place in it, ascending. Each array has a value for each row.
+    """The rows that a batch writes, ascending by their place in it. Each array has a value for each row.
 
-    ``codes``: their keys'; ``deleted``: flags those that get the mark of a delete. ``kept``: the number of
-    the row of the table whose values stay, -1 where the batch's row has them.
+    Attributes:
+        codes: the codes of their keys.
+        deleted: flags rows that are marked as deleted.
+        kept: the number of the table's row whose values stay; -1 to use the batch's row.
     """
 
     rows: NDArray[np.int64]
@@ -196,7 +203,7 @@ class LiveRows:
 class TableRows:
     """The rows of a table that were found, numbered from 0.
 
-    ``of_key``: the number of each key's row, -1 without one.
+    ``of_key``: the number of each key's row; -1 for none.
     """
 
     found: Sequence[Found]
@@ -211,7 +218,7 @@ class TableRows:
         return cls(found, of_key)
 
     def places(self, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:
-        """The file and the position of rows; null for the number -1."""
+        """Return the file and position of rows; null for the number -1."""
         names = np.repeat(np.arange(len(self.found)), [len(hits.codes) for hits in self.found])
         mask = numbers < 0
         if mask.all():
@@ -224,12 +231,12 @@ class TableRows:
         return {"file": files, "position": pa.array(positions[numbers], pa.int64(), mask=mask)}
 
     def orders(self) -> pa.Array:
-        """The order of each key's row."""
+        """Return the order of each key's row."""
         orders = pa.chunked_array([hits.orders for hits in self.found], pa.string())
         return orders.take(pa.array(self.of_key, mask=self.of_key < 0)).combine_chunks()
 
     def row_ids(self, codes: NDArray[np.int64]) -> pa.Array | None:
-        """The ids of the rows of keys, null without a row; None where rows have no ids."""
+        """Return the row ids of keys, null without a row; None if rows have no ids."""
         ids = [hits.row_ids for hits in self.found if hits.row_ids is not None]
         if len(ids) < len(self.found) or not ids:
             return None
@@ -237,7 +244,7 @@ class TableRows:
         return pa.chunked_array(ids).take(pa.array(numbers, mask=numbers < 0)).combine_chunks()
 
     def deleted(self) -> NDArray[np.bool_]:
-        """Flags the keys whose row has the mark of a delete."""
+        """Flag the keys whose row is marked as deleted."""
         flags = np.zeros(len(self.of_key), np.bool_)
         for hits in self.found:
             if hits.deleted is not None:
@@ -247,8 +254,13 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A batch, settled. ``live``: its rows that are written; ``gone``: those that delete, whose order is to
-    be remembered; ``dead``: positions of the table's rows that go, by file; ``table``: its rows.
+    """A settled batch.
+
+    Attributes:
+        live: the rows that are written.
+        gone: the rows that delete, whose orders are remembered.
+        dead: positions of the table's rows to delete, by file.
+        table: the table's rows.
     """
 
     live: LiveRows
@@ -259,7 +271,7 @@ class Settled:
 
 
 def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
-    """Compare the latest changes of a batch with the table's rows, and the deletes that it remembers."""
+    """Compare the latest changes of a batch with the table's rows and its remembered deletes."""
     table = TableRows.of(list(found_rows), len(latest.rows))
     committed = [*table.found, *remembered]
     late, in_table = _late(latest, committed), table.of_key >= 0
@@ -289,8 +301,10 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
 
 
 def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], table: TableRows) -> LiveRows:
-    """The rows of keys that are ``live``. A delete takes the row that has its key's ``values``; without one
-    its own, of which only the order counts: the table's row keeps its values.
+    """Build the rows of ``live`` keys.
+
+    A delete takes the row with its key's ``values``. If there is none it takes its own row, of which only the
+    order counts: the table's row keeps its values.
     """
     # A soft delete of an unknown key makes a row too. Without it, a late write would bring the row back.
     rows = np.where(latest.deletes & (values >= 0), values, latest.rows)
@@ -302,7 +316,7 @@ def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], ta
 
 
 def dead_rows(found: Iterable[Found], replaced: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
-    """The positions of the rows whose key is flagged as ``replaced``, by file."""
+    """Return the positions, by file, of the rows whose key is ``replaced``."""
     dead: dict[str, list[NDArray[np.int64]]] = {}
     for hits in found:
         taken = hits.positions[replaced[hits.codes]]
@@ -312,14 +326,14 @@ def dead_rows(found: Iterable[Found], replaced: NDArray[np.bool_]) -> dict[str, 
 
 
 def _unchanged(latest: Latest, table: TableRows) -> NDArray[np.bool_]:
-    """Flags the keys of which a delete says nothing new."""
+    """Flag the keys whose delete changes nothing."""
     if latest.orders is None:
         return (table.of_key < 0) | table.deleted()
     return table.deleted() & flags_of(pc.equal(table.orders(), latest.orders))
 
 
 def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
-    """Flags the keys for which the table knows a later change, by code."""
+    """Flag the keys, by code, for which the table knows a later change."""
     late = np.zeros(len(latest.rows), np.bool_)
     if latest.orders is None:
         return late
@@ -331,8 +345,12 @@ def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class MergedChanges:
-    """The changes that make each row: ``numbers`` of the batch's rows in their order, of row ``i`` from
-    ``ends[i]`` to ``ends[i + 1]``. ``floors``: the order of a delete that the table remembers of the key.
+    """The changes that make each row.
+
+    Attributes:
+        numbers: rows of the batch, in their order.
+        ends: the changes of row ``i`` are at ``ends[i]`` to ``ends[i + 1]`` in ``numbers``.
+        floors: the order of a remembered delete of the key.
     """
 
     numbers: NDArray[np.int64]
@@ -340,7 +358,7 @@ class MergedChanges:
     floors: pa.Array
 
     def columns(self, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> dict[str, pa.Array]:
-        """The columns in which tasks read them. ``orders``, ``deletes``: of all changes."""
+        """Return the columns that tasks read. ``orders``, ``deletes``: of all changes."""
         ends, numbers = pa.array(self.ends, pa.int32()), pa.array(self.numbers)
         texts = pa.nulls(len(self.ends) - 1, pa.list_(pa.string()))
         if orders is not None:
@@ -356,7 +374,7 @@ def settle_patches(
     found_rows: Iterable[Found],
     remembered: Sequence[Found] = (),
 ) -> tuple[Settled, MergedChanges]:
-    """Compare the changes of a batch with the table's rows, and the deletes that it remembers.
+    """Compare the changes of a batch with the table's rows and its remembered deletes.
 
     Only a delete makes a change late. One that is older than the row is merged into it.
 
@@ -403,7 +421,7 @@ def settle_patches(
 
 
 def _spans(latest: Latest, deletes: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The begin and the end, among the ranked changes, of those of each key that count."""
+    """Return the begin and end, among the ranked changes, of the changes that count for each key."""
     place = np.empty(len(latest.ranked), np.int64)
     place[latest.ranked] = np.arange(len(latest.ranked))
     ends = place[latest.rows] + 1
@@ -414,7 +432,7 @@ def _spans(latest: Latest, deletes: NDArray[np.bool_]) -> tuple[NDArray[np.int64
 
 
 def _floors(latest: Latest, remembered: Iterable[Found]) -> pa.Array:
-    """The order of the last delete of each key that the table remembers."""
+    """Return the order of the last remembered delete of each key."""
     floors: list[str | None] = [None] * len(latest.rows)
     for hits in remembered:
         for code, order in zip(hits.codes.tolist(), hits.orders.to_pylist(), strict=True):

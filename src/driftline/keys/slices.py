@@ -52,10 +52,10 @@ LiveParts: TypeAlias = "Sequence[tuple[RowSlice, str]]"
 
 
 class LiveRowMaker(Protocol):
-    """The way in which rows of a table are made of a batch."""
+    """Makes the rows of a table from a batch."""
 
     def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
-        """The maker of the rows that live of each part; it is sent to tasks."""
+        """Return the maker of each part's live rows; it is sent to tasks."""
         ...
 
 
@@ -68,7 +68,7 @@ class Slices:
 
     @classmethod
     def of(cls, tasks: RowTasks, folder: BatchFolder | None, table: str) -> Slices:
-        """Have the tasks write their rows. Raises DataError where they see no common folder."""
+        """Have the tasks write their rows. Raises DataError if they see no common folder."""
         if folder is None:
             raise DataError(
                 f"{table}: rows by key need a folder that all tasks see",
@@ -83,7 +83,7 @@ class Slices:
         return sum(part.rows for part in self.parts)
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows."""
+        """Read some columns of all rows."""
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
     def tasks(

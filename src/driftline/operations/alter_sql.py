@@ -389,9 +389,6 @@ class _Parser(ColumnClauseReader, LayoutReader):
             return UnsetProperties(self.enclosed(self.key), if_exists)
         return None
 
-    # Properties
-    # -----------------------------------------------------------------------------------------------
-
     def property(self) -> tuple[str, str]:
         """Read a property's key and value; the equals sign is optional."""
         key = self.key()

@@ -308,10 +308,6 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
     return out
 
 
-# Counting
-# ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Counter:
     """Counts the values of columns, over several tries: of rows that others have appended since the last

@@ -188,10 +188,6 @@ def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[R
             yield Hanging(Text(f"what to do: {redact(check.fix)}"), width + 8, width + 8)
 
 
-# One line each
-# ------------------------------------------------------------------------------------------------
-
-
 def _heading(result: Result, title: str) -> Text:
     counts = [counted(result.rows_read, "record read", "records read")]
     if result.dry_run:

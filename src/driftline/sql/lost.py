@@ -44,9 +44,6 @@ class Folding:
             for i, site in enumerate(self.resolution.sites)
         )
 
-    # Rows
-    # ----------------------------------------------------------------------------------------------
-
     def _fields(
         self, struct: Struct, path: Path, prefix: str, remainder: dict[Path, list[str]]
     ) -> Iterator[tuple[str, str]]:
@@ -81,9 +78,6 @@ class Folding:
     def _one(self, site: FieldSite, prefix: str) -> str:
         columns = [(c, prefix + name(c.name)) for c in site.folded]
         return self.fold.field(columns, self.resolution.merged)
-
-    # What is lost
-    # ----------------------------------------------------------------------------------------------
 
     def _fold(self, number: int, site: FieldSite) -> Callable[[str], str]:
         def entry(prefix: str) -> str:

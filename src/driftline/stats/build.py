@@ -215,10 +215,6 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
     )  # fmt: skip
 
 
-# Drifted fields
-# -----------------------------------------------------------------------------------------------
-
-
 def _parts(
     siblings: Siblings, inputs: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
 ) -> list[TypeShare]:

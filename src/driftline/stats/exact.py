@@ -276,10 +276,6 @@ def exact(
     return Exact(records, numbers, by_field)
 
 
-# Where columns are
-# --------------------------------------------------------------------------------------------
-
-
 def _inside(
     type_: Type, parent: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
 ) -> Iterator[ColumnPlace]:
@@ -333,10 +329,6 @@ def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) 
         frame = frame.selectExpr(*arrays).selectExpr(zipped).selectExpr(*(f"z.{x}" for x in called.values()))
         roots = called
     return frame, roots
-
-
-# What is counted
-# ----------------------------------------------------------------------------------------------
 
 
 def _count(
@@ -393,10 +385,6 @@ def _text(type_: Type, x: str) -> str:
     if type_.name in ("binary", "fixed"):
         return f"left(base64({x}), {_TEXT})"
     return f"left(cast({x} as string), {_TEXT})"
-
-
-# The types of drifted fields
-# ----------------------------------------------------------------------------------
 
 
 def _divide(

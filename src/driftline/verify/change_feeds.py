@@ -303,8 +303,6 @@ def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | 
     return None
 
 
-# ----------------------------------------------------------------------------------------------------------
-
 _READERS: Mapping[str, Callable[[Row], Sequence[SentChange]]] = {
     "maxwell": _maxwell,
     "canal": _canal,

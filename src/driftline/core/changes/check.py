@@ -283,9 +283,6 @@ class Checker:
             case _:
                 raise AssertionError(change)
 
-    # One kind each
-    # --------------------------------------------------------------------------------------------
-
     def add(self, change: AddColumn) -> AddColumn | None:
         """Check a new column; None if it exists and may. Raises UsageError, DataError."""
         parent = self.at(change.parent) if change.parent else Field("", self.draft.schema.struct)
@@ -368,9 +365,6 @@ class Checker:
             why = "is inside an optional struct"
         if why:
             raise DataError(f"{dotted(path)} cannot be an identifier field: it {why}")
-
-    # What they share
-    # ------------------------------------------------------------------------------------------
 
     def at(self, path: Path) -> Field:
         """The field at a path, if it may be changed. Raises UsageError with the nearest name."""

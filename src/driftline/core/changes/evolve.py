@@ -199,9 +199,6 @@ class _Evolution:
         """The path of a column before all changes; empty for a new one."""
         return self.now.path_of(column) or ()
 
-    # Layout
-    # ---------------------------------------------------------------------------------------------------
-
     def partitioned(self, change: TableChange) -> tuple[PartitionField, ...]:
         """The table's partition fields after the change. Raises UsageError, DataError."""
         fields = self.now.partition
@@ -285,9 +282,6 @@ class _Evolution:
             nearest(text, names)
             or (f"there are {', '.join(names)}" if names else "the table is not partitioned"),
         )
-
-    # Properties
-    # -----------------------------------------------------------------------------------------------
 
     def set(self, change: SetProperties) -> None:
         """Set properties, and the format version. Raises DataError for an older version."""

@@ -42,7 +42,7 @@ from driftline.errors import UsageError
 
 
 def kind(type_: Type) -> Hashable:
-    """A hashable that types share if their values can stand in one column unchanged.
+    """Return a hashable that types share if their values can stand in one column unchanged.
 
     >>> from driftline.core.schema.types import LONG, STRING
     >>> kind(Struct((Field("a", LONG),))) == kind(Struct())
@@ -61,7 +61,7 @@ def kind(type_: Type) -> Hashable:
 
 
 def union(types: Sequence[Type], prefix: str = MARK) -> MergedField:
-    """Types of one kind as one. ``prefix``: the mark of columns that have another name than their key."""
+    """Merge types of one kind into one. ``prefix``: the mark of columns not named by their key."""
     dim, base = peel(types[0])
     bases = [peel(type_)[1] for type_ in types]
     match base:
@@ -106,10 +106,12 @@ TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone 
 
 @dataclass(frozen=True, slots=True)
 class FieldSite:
-    """A struct that has the field.
+    """A struct that contains the field.
 
-    ``parent``: its path in the schema; ``folded``: the field's columns that become one; ``beside``: those
-    that cannot, and stay.
+    Attributes:
+        parent: the struct's path in the schema.
+        folded: the field's columns that become one.
+        beside: the columns that stay.
     """
 
     parent: Path
@@ -119,8 +121,9 @@ class FieldSite:
     struct: Struct
 
     def new(self, remainder: Sequence[str], to: Type, prefix: str) -> list[Field]:
-        """The columns to add, under temporary names: the resolved one, and one for each of ``remainder``,
-        which takes values that do not convert.
+        """Return the columns to add, under temporary names.
+
+        They are the resolved column, and one for each of ``remainder``, for values that do not convert.
         """
         doc = mark(self.family.key, prefix)
         columns = [Field(TEMPORARY, to, doc=doc)]
@@ -133,8 +136,11 @@ class FieldSite:
     def arranged(self, now: Struct, remainder: Sequence[str], to: Type, prefix: str) -> Struct:
         """Arrange ``now``, which also has the columns of `new`, so that these replace the folded ones.
 
-        ``remainder``: the names of columns that stay for values that do not convert; ``to``: the requested
-        type; ``prefix``: that of marks.
+        Args:
+            now: the struct.
+            remainder: the names of columns that stay for values that do not convert.
+            to: the requested type.
+            prefix: the prefix of marks.
         """
         key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(remainder, to, prefix))}
         columns = {f.name: f for f in now.fields}
@@ -159,7 +165,7 @@ class FieldSite:
         return Struct(tuple(fields))
 
     def _doc(self, name: str, column: Field, prefix: str) -> str | None:
-        """The comment of the old column, after the mark if the name is not the key's own."""
+        """Return the old column's comment, after the mark if the name is not the key."""
         doc = column.doc or ""
         text = doc.partition("\n")[2] if marked_key(column.doc, prefix) is not None else doc
         lines = [mark(self.family.key, prefix)] * (name != self.family.key) + [text] * bool(text)
@@ -168,7 +174,7 @@ class FieldSite:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The plan of a fold. ``path``: the field's, by keys of the data; ``merged``: the field as one column."""
+    """The plan of a fold. ``path``: the field's path by keys of the data; ``merged``: its one column."""
 
     path: Path
     merged: MergedField
@@ -176,7 +182,7 @@ class Resolution:
     mark: str = MARK
 
     def before(self, schema: Schema, remainder: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
-        """The columns to be made, each with its parent's path.
+        """Return the columns to create, each with its parent's path.
 
         ``remainder``: by site, the names of columns that keep values.
         """
@@ -187,7 +193,7 @@ class Resolution:
         ]
 
     def after(self, now: Schema, remainder: Mapping[Path, Sequence[str]]) -> Schema:
-        """The final schema, from one that has the columns of `before`."""
+        """Return the final schema, from one that has the columns of `before`."""
         struct: Type = now.struct
         for site in self.sites:
             edit = partial(
@@ -206,10 +212,10 @@ def resolution(
     *,
     pattern: DatePattern | None = None,
 ) -> Resolution:
-    """Find the field at ``path`` of the data, and its columns that convert to ``to``. ``pattern``: that of
-    its texts, if they are dates.
+    """Find the field at ``path`` of the data, and its columns that convert to ``to``.
 
-    Raises UsageError if there is no such field, or nothing to fold.
+    ``pattern``: the pattern of its texts, if they are dates. Raises UsageError if there is no such field, or
+    nothing to fold.
     """
     settings = settings or Settings()
     keys = tuple(step for step in path if step != "element") or path
@@ -232,7 +238,7 @@ def resolution(
 
 
 def _of_kind(to: Type, role: str) -> Callable[[Type], bool]:
-    """True for types whose values are those of the same key, or order, in a column of type ``to``."""
+    """Return a test for types whose values are the same keys, or orders, in a column of type ``to``."""
     if not role:
         return lambda _: True
     kind_of = ROLES[role].kind
@@ -254,7 +260,7 @@ def _no_field(schema: Schema, path: Path) -> UsageError:
 
 
 def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
-    """A type as a field merged into one column. ``types``: those of its columns."""
+    """Merge columns of these ``types`` into one of type ``to``."""
     dim, base = peel(to)
     match base:
         case Primitive():
@@ -266,7 +272,7 @@ def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
-    """The values of a map. Records have all existing fields. ``types``: of the existing values."""
+    """Merge the values of maps of these ``types``. Records keep all existing fields."""
     base = peel(to)[1]
     if isinstance(base, Primitive):
         return _merged_field(to, types, prefix)
@@ -289,15 +295,16 @@ def _values_in(types: Sequence[Type]) -> list[Type]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A struct that has the field. ``parent``: its path in the schema."""
+    """A struct that contains the field. ``parent``: its path in the schema."""
 
     parent: Path
     family: SiblingGroup
     struct: Struct
 
     def folding(self, merged: MergedField, of_kind: Callable[[Type], bool]) -> FieldSite:
-        """Divide the columns into those that become ``merged`` and those that stay beside it, as all do that
-        are not ``of_kind``.
+        """Divide the columns into those that become ``merged``, and those that stay.
+
+        Columns that are not ``of_kind`` stay.
         """
         folded = [c for c in self.family.columns if of_kind(c.type) and _folds(c.type, merged)]
         # The field's own column first: the resolved one takes its place.

@@ -35,9 +35,9 @@ from driftline.core.settings.fields import Contract
 
 @dataclass(frozen=True, slots=True)
 class SiblingGroup:
-    """A field's columns in one struct, or in several of one field.
+    """A field's columns in one struct, or in several structs of one field.
 
-    ``key``: the field's, exactly. ``apart``: it has other columns for other keys of its objects.
+    ``key``: the field's exact key. ``apart``: it has other columns for other keys of its objects.
     """
 
     key: str
@@ -65,7 +65,7 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[SiblingGroup]:
 
 
 def named(families_: Sequence[SiblingGroup]) -> list[str]:
-    """The name of each field as one column: its own if that is free, else its first column's."""
+    """Name each field as one column: by its key if that is free, else by its first column's name."""
     existing = Names({caseless(c.name) for f in families_ for c in f.columns})
     out = []
     for family in families_:
@@ -79,13 +79,20 @@ def named(families_: Sequence[SiblingGroup]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MergedField:
-    """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
-    ``key`` to ``value``.
+    """A field merged into one column: a primitive, a record, or a map, inside ``dim`` lists.
 
-    ``text``: its columns have no common type and become text, nested values as JSON. ``requested``: a person
-    chose the type, so it need not hold every value. ``unit``: the field's epoch unit, if it was set.
-    ``as_is``: only columns of its own kind go there; ``no_structs``: structs do not go into this map, whose
-    keys are words. ``pattern``: that of texts that are dates; ``signs``: those in numbers of texts.
+    Attributes:
+        base: the primitive type.
+        fields: the fields of a record.
+        key: the key type of a map.
+        value: the values of a map.
+        text: the columns have no common type and become text, nested values as JSON.
+        requested: a person chose the type, so it need not hold every value.
+        unit: the field's epoch unit, if set.
+        as_is: only columns of the same kind convert.
+        no_structs: structs do not go into this map, because their keys are words.
+        pattern: the pattern of texts that are dates.
+        signs: the signs in texts that are numbers.
     """
 
     dim: int
@@ -114,7 +121,7 @@ class MergedField:
 
 @dataclass(frozen=True, slots=True)
 class MergedMember:
-    """A field of a record as one column."""
+    """A field of a record, merged into one column."""
 
     key: str
     name: str
@@ -124,7 +131,7 @@ class MergedMember:
 
 @dataclass(frozen=True, slots=True)
 class DriftedColumns:
-    """A field of several columns, and its type as one. ``path``: by keys of the data."""
+    """A field with several columns, and its merged type. ``path``: by keys of the data."""
 
     path: Path
     columns: tuple[Field, ...]
@@ -133,9 +140,9 @@ class DriftedColumns:
 
 @dataclass(frozen=True, slots=True)
 class DriftedPlace:
-    """A drifted field where it stands.
+    """The place of a drifted field.
 
-    ``path``: of the columns' struct, and the field's key; ``keys``: by keys of the data alone.
+    ``path``: the columns' struct, and the field's key; ``keys``: the same by keys of the data alone.
     """
 
     path: Path
@@ -144,10 +151,10 @@ class DriftedPlace:
 
 
 def drifted_fields(schema: Schema, mark: str) -> Iterator[DriftedPlace]:
-    """The places of fields that have drifted: they have several columns in one struct. Parents come first.
+    """Yield the places of drifted fields, which have several columns in one struct. Parents come first.
 
-    Counts of drifted fields count their ``keys``: a field of objects that stand in two columns, alone and in
-    lists, is one field in two places.
+    Counts of drifted fields count their ``keys``: a field of objects in two columns, single and in lists, is
+    one field in two places.
     """
     yield from _drifted_inside(schema.struct, (), (), mark)
 
@@ -169,8 +176,10 @@ def _drifted_inside(type_: Type, path: Path, keys: Path, mark: str) -> Iterator[
 class FieldMerger:
     """Merges the columns of each field into one.
 
-    ``requested_types``: types by path of the data, whose ``element`` steps may be left out; ``met``: those
-    that occurred. ``contract``: hints and settings by path.
+    Attributes:
+        requested_types: types by path of the data, whose ``element`` steps may be omitted.
+        met: the requested types that occurred.
+        contract: hints and settings by path.
     """
 
     mark: str = MARK
@@ -180,9 +189,7 @@ class FieldMerger:
     drifted: list[DriftedColumns] = field(default_factory=list)
 
     def record(self, structs: Sequence[Struct], parent: Path = (), keys: Path = ()) -> MergedField:
-        """A record, given by all its columns. ``parent``: its path with steps into lists; ``keys``: the same
-        without them.
-        """
+        """Merge a record from all of its columns. ``parent``: its path; ``keys``: the same without lists."""
         parts = [
             part for family in families(structs, self.mark) for part in self._parts(family, parent, keys)
         ]
@@ -198,9 +205,7 @@ class FieldMerger:
         return MergedField(0, fields=tuple(members))
 
     def _parts(self, family: SiblingGroup, parent: Path, keys: Path) -> Iterator[SiblingGroup]:
-        """The field itself, or, if it is a struct of words beside a map of the other keys, each of
-        the two.
-        """
+        """Yield the field, or its struct of words and its map of other keys separately."""
         requested = {(*parent, family.key), (*keys, family.key)} & self.requested_types.keys()
         contract = contract_at(self.contract, (*keys, family.key))
         if requested or not words_apart([c.type for c in family.columns], contract, self.mark):
@@ -211,15 +216,13 @@ class FieldMerger:
         yield SiblingGroup(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
     def _map(self, maps: Sequence[Map], structs: Sequence[Struct], path: Path, keys: Path) -> MergedField:
-        """Merge maps, together with structs whose keys turned out to be data: maps have taken those keys
-        since.
-        """
+        """Merge maps with structs whose keys turned out to be data, which later went to the maps."""
         values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
         value = self.of([*(m.value for m in maps), *values], (*path, "value"), (*keys, "value"))
         return MergedField(0, key=maps[0].key, value=value)
 
     def of(self, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
-        """The type that holds every value of columns of these types, as far as there is one."""
+        """Merge column types into one that holds every value, as far as there is one."""
         requested = next((p for p in (path, keys) if p in self.requested_types), None)
         if requested is not None:
             self.met.add(requested)
@@ -261,14 +264,14 @@ class FieldMerger:
 
 
 def spelled(type_: Type) -> str:
-    """A type without ids; a record without its fields, which drift by themselves."""
+    """Spell a type without ids, and a record without its fields, which drift separately."""
     dim, base = peel(type_)
     shown = "record" if isinstance(base, Struct) else str(base)
     return f"{shown}[{dim}]"
 
 
 def _widest(types: Sequence[Primitive]) -> Primitive:
-    """The type that holds them all; bytes beside another type become text."""
+    """Return the type that holds all values; bytes and another type become text."""
     if VARIANT in types:
         return VARIANT
     if len(set(types)) > 1 and any(t.name in ("binary", "fixed") for t in types):
@@ -277,21 +280,21 @@ def _widest(types: Sequence[Primitive]) -> Primitive:
 
 
 def unit_at(contract: Contract, path: Path) -> str | None:
-    """The epoch unit of the field at a path of the data; None if it was not set."""
+    """Return the epoch unit of the field at a path of the data; None if unset."""
     return contract_at(contract, path).epoch_unit
 
 
 def contract_at(contract: Contract, path: Path) -> Contract:
-    """The contract of the field at a path of the data."""
+    """Return the contract of the field at a path of the data."""
     for step in path:
         contract = contract.of(step)
     return contract
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
-    """The columns, nearest to the original values first: the requested type, then the narrowest.
+    """Order columns by closeness to the original values: the requested type, then the narrowest.
 
-    For a map, structs come last: a map beside a struct has all its keys.
+    For a map, structs come last: a map next to a struct has all its keys.
     """
     types = [peel(c.type)[1] for c in columns]
 
@@ -307,8 +310,9 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """The leaf column at ``column`` has the values of these types from the field at ``path``. ``exact``: they
-    have its own type, so nothing is converted.
+    """The origin of the leaf column at ``column``: the values of these types in the field at ``path``.
+
+    ``exact``: they have the column's type, so nothing is converted.
     """
 
     column: Path
@@ -318,7 +322,7 @@ class ColumnOrigin:
 
 
 def origins(route: RecordRoute, schema: Schema) -> Iterator[ColumnOrigin]:
-    """The origins of all columns of ``schema`` that the route fills.
+    """Find the origins of all columns of ``schema`` that the route fills.
 
     Paths go through lists by ``element``, through maps by ``key`` and ``value``. The keys of objects that are
     maps have no path of their own: they come from the object's.

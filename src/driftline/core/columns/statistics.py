@@ -32,7 +32,7 @@ class SeenInJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
+    """One commit that added records. ``at``: milliseconds; ``id``: None if another writer made it."""
 
     at: int
     id: str | None
@@ -57,11 +57,18 @@ class SeenIn:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of one column; None: not known.
+    """The numbers of one column; None if unknown.
 
-    ``values``: rows with a value, in lists: elements; ``at_least``: that many or more. ``of``: the total of
-    records or elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: they are truncated.
-    ``distinct``: estimated. ``trend``: the share of records with a value in each of the last batches.
+    Attributes:
+        values: rows with a value; in lists, elements.
+        at_least: ``values`` is a lower limit.
+        of: the total of records or elements.
+        low: the lower bound.
+        high: the upper bound.
+        low_cut: the lower bound is truncated.
+        high_cut: the upper bound is truncated.
+        distinct: an estimate.
+        trend: the share of records with a value in each of the last batches.
     """
 
     values: int | None = None
@@ -90,8 +97,10 @@ RECORDS = 0  # in place of a column id: the records of the files themselves
 class KnownSnapshot:
     """A commit that is still known.
 
-    ``born``: its files contain only records that it brought; ``slot``: its number among the last batches,
-    None for others. ``moved``: its files contain rows of before beside them.
+    Attributes:
+        born: its files contain only records that it added.
+        slot: its number among the last batches; None for others.
+        moved: its files also contain older rows.
     """
 
     id: int
@@ -106,9 +115,12 @@ class KnownSnapshot:
 class Count:
     """The count of one column in the files of one schema.
 
-    ``first``, ``last``: places of commits whose files have values; ``last_born``: of those that only added;
-    ``foreign``: values in files that others rewrote, or of expired commits; ``rewritten``: in files that may
-    hold older rows.
+    Attributes:
+        first: the first commit whose files have values.
+        last: the last commit whose files have values.
+        last_born: the last such commit that only added records.
+        foreign: values in files that others rewrote, or of expired commits.
+        rewritten: values in files that may hold older rows.
     """
 
     values: int = 0
@@ -125,10 +137,12 @@ class Count:
 class Counts:
     """The counts of all columns.
 
-    ``snapshots``: oldest first; a place is an index into them. ``by_column``: counts by column id, then by
-    the schema that the files were written with, None if unknown. ``ids``: the columns of each schema.
-    ``defaulted``: columns that have a value in files older than themselves; ``expired``: the number of
-    batches no longer among the snapshots.
+    Attributes:
+        snapshots: the commits, oldest first; counts refer to them by index.
+        by_column: counts by column id, then by the schema of the files, None if unknown.
+        ids: the columns of each schema.
+        defaulted: columns that have a value in files older than themselves.
+        expired: the number of batches no longer among the snapshots.
     """
 
     snapshots: tuple[KnownSnapshot, ...]
@@ -149,7 +163,7 @@ class Counts:
 
     @property
     def files(self) -> Mapping[int | None, Count]:
-        """The files themselves, by their schema: ``values`` are records."""
+        """Counts of the files themselves, by schema: ``values`` are records."""
         return self.by_column.get(RECORDS, {})
 
     @property
@@ -158,7 +172,7 @@ class Counts:
         return sum(c.values for c in self.files.values())
 
     def values(self, column: int, schema: int | None) -> int | None:
-        """Rows with a value in the files written with a schema; None if the files do not say."""
+        """Count rows with a value in the files of a schema; None if the files do not say."""
         count = self.by_column.get(column, {}).get(schema)
         if count is not None and count.files == self.files[schema].files:
             return count.values
@@ -167,7 +181,7 @@ class Counts:
         return self.files[schema].values if column in self.defaulted else 0
 
     def numbers(self, column: int) -> Numbers:
-        """The numbers of a column over all files."""
+        """Return the numbers of a column over all files."""
         values = [self.values(column, schema) for schema in self.files]
         counted = [v for v in values if v is not None]
         if len(counted) < len(values):
@@ -176,7 +190,7 @@ class Counts:
         return Numbers(sum(counted), self.records, first=first, last=last, trend=self._trend(column))
 
     def first_place(self, column: int) -> int | None:
-        """The commit that brought the first value."""
+        """Return the commit that brought the first value."""
         return min((c.first for c in self._counts(column) if c.first is not None), default=None)
 
     def _seen(self, column: int) -> tuple[SeenIn | None, SeenIn | None]:
@@ -207,11 +221,15 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """The statistics of a table. ``at``: milliseconds; ``bytes``: of all data files.
+    """The statistics of a table.
 
-    ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought
-    its first value. ``deleted``: rows that delete files hide and metrics still count; ``live``: the others,
-    None if delete files do not tell.
+    Attributes:
+        at: the time, in milliseconds.
+        bytes: the size of all data files.
+        bounds: bounds by column id, over all files.
+        firsts: bounds by column id, in a file of the batch that brought the column's first value.
+        deleted: rows that delete files hide and metrics still count.
+        live: the other rows; None if unknown.
     """
 
     at: int
@@ -225,7 +243,7 @@ class TableStatistics:
 
 
 def iso(millis: int) -> str:
-    """Milliseconds as people and programs read them.
+    """Format milliseconds as ISO 8601.
 
     >>> iso(0)
     '1970-01-01T00:00:00Z'
@@ -234,7 +252,7 @@ def iso(millis: int) -> str:
 
 
 def to_minute(millis: int) -> str:
-    """Milliseconds as people read them in tables, to the minute.
+    """Format milliseconds for tables, to the minute.
 
     >>> to_minute(0)
     '1970-01-01 00:00Z'
@@ -243,7 +261,7 @@ def to_minute(millis: int) -> str:
 
 
 def shown(value: Any, type_: Primitive) -> Value:
-    """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
+    """Format a value for JSON and people: instants in ISO form, decimals as text with all digits.
 
     >>> from driftline.core.schema.types import TIMESTAMP
     >>> shown("2026-03-02 08:00:00.25", TIMESTAMP), shown(Decimal("1.50"), Primitive("decimal", (4, 2)))

@@ -36,7 +36,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Conditions of which all hold, or ``any_of`` them."""
+    """An AND of conditions, or an OR with ``any_of``."""
 
     parts: tuple[Condition, ...]
     any_of: bool
@@ -54,7 +54,7 @@ MESSAGE_KEY = "_key"  # the field of a record that has its message's key
 
 
 def of_message(condition: Condition, *, null: bool) -> Condition:
-    """The condition for messages of a topic, whose value is ``null`` or a record.
+    """Specialise a condition for messages of a topic, whose value is ``null`` or a record.
 
     `value is null` asks for the message's value there, and not for a field.
 
@@ -65,7 +65,7 @@ def of_message(condition: Condition, *, null: bool) -> Condition:
 
 
 def of_record(condition: Condition) -> Condition:
-    """The condition for records elsewhere that have their message's key as a field."""
+    """Specialise a condition for records from elsewhere that have their message's key as a field."""
     return _answered(condition, KeyAlone())
 
 
@@ -87,7 +87,7 @@ def asks_for_null(condition: Condition) -> bool:
 
 
 def leaves_of(condition: Condition) -> Iterator[IsNull | OneOf | KeyAlone]:
-    """The conditions that others are joined of."""
+    """Yield the conditions without NOT, AND and OR."""
     match condition:
         case Negation(part):
             yield from leaves_of(part)
@@ -99,5 +99,5 @@ def leaves_of(condition: Condition) -> Iterator[IsNull | OneOf | KeyAlone]:
 
 
 def paths_of(condition: Condition) -> Iterator[Path]:
-    """The fields that a condition asks for."""
+    """Yield the fields that a condition reads."""
     return (leaf.path for leaf in leaves_of(condition) if not isinstance(leaf, KeyAlone))

@@ -19,7 +19,7 @@ _GRAMMAR = "=, !=, IN, IS NULL, AND, OR, NOT and brackets are"
 
 
 class _Conditions(Spark):
-    """Spark's SQL, in which two quotes in a text are one, as they are in every other."""
+    """Spark's SQL, in which two quotes in a text stand for one, as in other dialects."""
 
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012  as sqlglot reads it
@@ -43,7 +43,7 @@ def condition_of(text: str) -> Condition:
 
 
 def _said(error: SqlglotError) -> str:
-    """The reason, without the text that sqlglot underlines for a terminal."""
+    """Return the reason of an error, without the text that sqlglot underlines for a terminal."""
     if not isinstance(error, ParseError):
         return "a quote or a backtick is open"
     if not error.errors:

@@ -48,9 +48,7 @@ class Creation:
         return [change.term.path for change in self._partition()]
 
     def changes(self) -> list[TableChange]:
-        """The changes that lay out a blank table as requested. Raises UsageError for a text that cannot be
-        read.
-        """
+        """Return the changes that lay out a blank table as requested. Raises UsageError for invalid text."""
         changes: list[TableChange] = [*self._partition()]
         if self.sort_by:
             changes.append(SetSortOrder(_all_of(self.sort_by, LayoutReader.sort_expression)))
@@ -63,8 +61,8 @@ class Creation:
     ) -> Definition:
         """Lay out a ``blank`` table of this ``schema`` as requested.
 
-        Raises DataError, UsageError where that is impossible: a partition column is missing, or has drifted
-        in the table's first batch.
+        Raises DataError or UsageError if that is impossible: a partition column is missing, or has drifted in
+        the table's first batch.
         """
         for path in self.paths:
             _check(table, path, schema, settings)
@@ -78,7 +76,7 @@ class Creation:
 
     # A note, not an error: a settings file outlives the creation, and a capture must not stop for it.
     def differences(self, table: str, now: Definition, parts_of: PartsOf | None) -> Iterator[str]:
-        """The differences between an existing table and the requested layout, a sentence each."""
+        """Yield the differences between an existing table and the requested layout, one sentence each."""
         if self.format_version and int(self.format_version) != now.format_version:
             yield f"{table} is of format v{now.format_version}: format_version counts where a table is made"
         requested = self._laid(now, parts_of)
@@ -97,7 +95,7 @@ class Creation:
         return _all_of(self.partition_by, _partition_field) if self.partition_by else ()
 
     def _laid(self, now: Definition, parts_of: PartsOf | None) -> Definition | None:
-        """The existing table with the requested layout; None where it cannot have that."""
+        """Return the existing table with the requested layout; None if it cannot have that."""
         changes = replace(self, format_version="").changes()
         try:
             return evolved(replace(now, partition=(), sort=()), changes, parts_of=parts_of)[0]
@@ -119,7 +117,7 @@ def _partition_field(reader: LayoutReader) -> AddPartitionField:
 
 
 def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
-    """Check that a partition column exists and alone holds its field; a hint says which one is meant."""
+    """Check that a partition column exists and is the only one of its field; a hint names the right one."""
     parent = schema.find(path[:-1]) if len(path) > 1 else Field("", schema.struct)
     columns = parent.type.fields if parent is not None and isinstance(parent.type, Struct) else ()
     column = next((f for f in columns if caseless(f.name) == caseless(path[-1])), None)

@@ -20,7 +20,7 @@ _NO_TEXT = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape"
 
 
 class Signs(NamedTuple):
-    """The signs in numbers; no ``thousands``: nothing stands between them."""
+    """The signs in numbers. An empty ``thousands`` means no separator."""
 
     decimal: str = POINT
     thousands: str = ""
@@ -40,19 +40,26 @@ JSON_SIGNS = Signs()
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A stated dialect; empty means not stated. ``delimiter`` separates cells, ``quote`` encloses them
-    (`none`: nothing does), ``decimal`` is the sign in numbers; ``encoding`` is any of Python's names for
-    one. ``escape`` stands in front of quotes within quoted cells (`none`: they are doubled). ``header``:
-    `yes`, the first line has names, or `no`, or the names that the file lacks; `auto` is as not stated.
-    ``skip_lines`` are in front of it; lines that begin with ``comment`` are left out. ``thousands`` is the
-    sign between thousands. ``kept``: the table has the signs of an earlier batch, and nobody stated them for
-    this one.
+    r"""A stated dialect; empty means not stated.
+
+    Attributes:
+        delimiter: separates cells.
+        quote: encloses cells; `none` for no quotes.
+        decimal: the decimal sign of numbers.
+        encoding: any of Python's names for an encoding.
+        escape: precedes quotes within quoted cells; `none` if they are doubled.
+        header: `yes` if the first line has names, `no`, or the names that the file lacks; `auto` is not
+            stated.
+        skip_lines: the number of lines before the header.
+        comment: begins lines that are skipped.
+        thousands: the separator of thousands.
+        kept: the signs are from an earlier batch of the table, and nobody stated them for this one.
 
     >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
     >>> dialect.delimiter, dialect.encoding, dialect.header
-    ('\\t', 'iso8859-1', '')
+    ('\t', 'iso8859-1', '')
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid marks.
     """
 
     delimiter: str = ""
@@ -99,7 +106,7 @@ class Dialect:
         return tuple(name.strip() for name in next(csv.reader([self.header], skipinitialspace=True)))
 
     def _check_names(self) -> None:
-        """Raises ValueError for names of columns that cannot be."""
+        """Raise ValueError for invalid column names."""
         names = self.names
         if names in (("true",), ("false",)):
             raise ValueError(f"header: {names[0]!r} is not auto, yes, no, or the names of all columns")
@@ -109,7 +116,7 @@ class Dialect:
             raise ValueError(f"header: two columns have the name {repeated!r}")
 
     def _check_together(self, marks: Mapping[str, str]) -> None:
-        """Raises ValueError for what contradicts another."""
+        """Raise ValueError for marks that contradict each other."""
         if self.thousands and self.thousands == self.decimal:
             sign = "," if self.decimal == "." else "."
             raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {sign!r}")
@@ -125,7 +132,7 @@ class Dialect:
 
     @property
     def signs(self) -> Signs:
-        """The signs in numbers: what stands between thousands is not what stands in front of a fraction."""
+        """The signs in numbers: the separator of thousands never equals the decimal sign."""
         return Signs(self.decimal or (COMMA if self.thousands == POINT else POINT), self.thousands)
 
     @property

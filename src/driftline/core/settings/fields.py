@@ -32,11 +32,17 @@ _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 class Contract:
     """The settings of the field at one path, with those of the fields below it in ``fields``.
 
-    ``policy`` is the field's own; ``inner`` the default for everything below. ``hint``: the declared type;
-    ``pattern``: how its texts are written, if they are dates; ``excluded``: the field is left out;
-    ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: objects whose keys are data become maps ("auto"),
-    are only reported ("hint"), or stay structs ("off"). ``new_fields``: a field the table lacks gets a column
-    ("add") or waits in the rest ("hold"). ``role``: rows are known ("key") or ordered ("order") by the field.
+    Attributes:
+        policy: the field's own policy.
+        inner: the default policy for everything below.
+        hint: the declared type.
+        pattern: the date pattern of its texts.
+        excluded: the field is left out.
+        epoch_unit: "s", "ms", "us", "ns" or None.
+        maps: objects whose keys are data become maps ("auto"), are only reported ("hint"), or stay structs
+            ("off").
+        new_fields: a field that the table lacks gets a column ("add") or waits in the rest ("hold").
+        role: the field is part of the "key" or the "order" of rows.
     """
 
     policy: str = "preserve"
@@ -51,11 +57,11 @@ class Contract:
     fields: Mapping[str, Contract] = field(default_factory=dict)
 
     def of(self, key: str) -> Contract:
-        """The contract of a record's field, or of a map's ``value``."""
+        """Return the contract of a record's field, or of a map's ``value``."""
         return self.fields.get(key) or self._of_others()
 
     def at(self, path: Path) -> Contract:
-        """The contract at a path of the data, whose steps into lists are named ``element``."""
+        """Return the contract at a path of the data, whose steps into lists are named ``element``."""
         contract = self
         for step in path:
             contract = contract.inside(1) if step == "element" else contract.of(step)
@@ -66,7 +72,7 @@ class Contract:
         return Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps, new_fields=self.new_fields)
 
     def inside(self, dim: int) -> Contract:
-        """The contract inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
+        """Return the contract inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
         if not dim:
             return self
         element = self.fields.get("element")
@@ -74,8 +80,9 @@ class Contract:
         return merged.inside(dim - 1)
 
     def in_any_lists(self) -> Contract:
-        """The contract of a field of which nobody knows how many lists it has: the path may name each step
-        ``element``, which may also be a key.
+        """Return the contract of a field in an unknown number of lists.
+
+        The path may name each step ``element``, which may also be a key.
         """
         named, element = 0, self.fields.get("element")
         while element is not None:
@@ -83,12 +90,12 @@ class Contract:
         return self.inside(named)
 
     def taking_everything(self) -> Contract:
-        """Let new and excluded fields, here and below, have columns, also of records without a key."""
+        """Let new and excluded fields have columns, at any depth, also for records without a key."""
         fields = {key: contract.taking_everything() for key, contract in self.fields.items()}
         return replace(self, new_fields="add", excluded=False, role="", fields=fields)
 
     def without_maps(self) -> Contract:
-        """Keep all objects, here and below, structs."""
+        """Keep all objects structs, at any depth."""
         fields = {key: contract.without_maps() for key, contract in self.fields.items()}
         return replace(self, maps="off", fields=fields)
 
@@ -105,7 +112,7 @@ class Contract:
 
     @property
     def needed(self) -> bool:
-        """True if rows are known or ordered by the field, or by one inside it."""
+        """True if the field, or one inside it, is part of the key or the order."""
         return bool(self.role) or any(child.needed for child in self.fields.values())
 
     @property
@@ -210,7 +217,7 @@ def _grown(contract: Contract, path: Path, settings: Mapping[Path, Mapping[str, 
 
 
 def epoch_units(contract: Contract, path: Path = ()) -> Iterable[tuple[Path, str]]:
-    """The epoch units that paths set themselves."""
+    """Yield the paths with an epoch unit of their own."""
     for key, child in contract.fields.items():
         if child.epoch_unit is not None and child.epoch_unit != contract.epoch_unit:
             yield (*path, key), child.epoch_unit
@@ -248,7 +255,7 @@ def parse_paths(text: str) -> tuple[Path, ...]:
 
 
 def spelled_path(path: Path) -> str:
-    """A path as settings spell it; a key that could be misread stands in backticks.
+    """Spell a path as settings do; a key that could be misread stands in backticks.
 
     >>> spelled_path(("a", "b.c"))
     'a.`b.c`'
@@ -257,9 +264,9 @@ def spelled_path(path: Path) -> str:
 
 
 def toml_line(setting: str, path: Path, value: str, why: str) -> str:
-    """A path's setting as a line of `driftline.toml`, below the table's name, with ``why`` as its comment.
+    """Format a path's setting as a line of `driftline.toml`, with ``why`` as its comment.
 
-    Without a ``path``, the table's.
+    The line belongs below the table's name. Without a ``path`` it is the table's setting.
 
     >>> toml_line("maps", ("a", "b.c"), "off", "b.c is a map")
     'maps.a."`b.c`" = "off"  # b.c is a map'
@@ -281,7 +288,7 @@ def _printable(text: str) -> str:
 
 
 def excluded_paths(contract: Contract, path: Path = ()) -> Iterator[Path]:
-    """The excluded paths, as they were written."""
+    """Yield the excluded paths as written."""
     for key, child in contract.fields.items():
         if child.excluded:
             yield (*path, key)

@@ -208,14 +208,14 @@ _BEFORE = {"maps": "hint", "beyond": "quarantine"}
 
 
 def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
-    """Settings of a person as table properties.
+    """Convert a person's settings to table properties.
 
-    Settings of paths are tables of their own, or dotted names; an empty value takes back what was set before.
+    Settings of paths are tables of their own, or dotted names; an empty value removes a former one.
 
     >>> as_properties({"dates": "off", "hints": {"a.b": "list<string>"}, "exclude": ["secret"]})
     {'driftline.dates': 'off', 'driftline.hints.a.b': 'list<string>', 'driftline.exclude.secret': 'true'}
 
-    Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
+    Raises UsageError for an unknown name, with the nearest known one, or a wrong value.
     """
     settings = {_property(key): _checked(key, value) for key, value in flattened(values)}
     _dialect(settings)
@@ -223,10 +223,10 @@ def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def newly_kept(before: Mapping[str, str] | None, sent: Mapping[str, str]) -> dict[str, str]:
-    """The settings that later batches get because this one ``sent`` them, by name.
+    """Return the settings, by name, that later batches get because this batch ``sent`` them.
 
-    ``before``: the properties of the table; None for a new one, of which only the dialect of CSV is of
-    interest: all else shows in the table.
+    ``before``: the properties of the table; None for a new one, which reports only the CSV dialect: all else
+    shows in the table.
 
     >>> newly_kept({"driftline.dates": "off"}, {"driftline.dates": "off", "driftline.thousands": "."})
     {'thousands': '.'}
@@ -243,8 +243,7 @@ def _name(key: str) -> str:
 
 
 def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
-    """Split properties as `as_properties` returns them into the layout of a new table and the properties it
-    keeps.
+    """Split the properties of `as_properties` into a new table's layout and the properties it keeps.
 
     >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})
@@ -255,7 +254,7 @@ def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
 
 
 def flattened(settings: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Settings with dotted names; a list names the paths for which the setting is true."""
+    """Yield settings with dotted names; a list names the paths for which the setting is true."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from ((f"{key}.{path}", text) for path, text in flattened(value))
@@ -330,8 +329,7 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
 
 
 def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """The properties that remember patterns of dates which hints of ``now`` replace: values have been
-    read by them.
+    """Keep the date patterns that hints of ``now`` replace, because values have been read by them.
 
     >>> day = "driftline.hints.day"
     >>> earlier_patterns({day: "date('dd.MM.yyyy')"}, {day: "date('M/d/yyyy')"})
@@ -350,18 +348,17 @@ def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
 
 
 def reading(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties by which files are read, of those that are set."""
+    """Select the properties that affect how files are read."""
     return {name: properties[name] for name in map(_property, _READING) if properties.get(name)}
 
 
 def readings(properties: Mapping[str, str]) -> list[dict[str, str]]:
-    """The readings that a table has had, the first one first; none where there was only one."""
+    """Return the readings that a table has had, the first one first; empty if there was only one."""
     return list(json.loads(properties.get(READINGS, "[]")))
 
 
 def with_reading(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """The property that remembers all readings of a table, once its properties ``now`` say other than before
-    how files are read.
+    """Keep all readings of a table, once its properties ``now`` read files differently.
 
     >>> with_reading({"driftline.decimal": ","}, {"driftline.decimal": "."})
     {'driftline.readings': '[{"driftline.decimal": ","}, {"driftline.decimal": "."}]'}
@@ -377,8 +374,9 @@ def with_reading(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str,
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:
-    """The settings that a table's properties hold; defaults for the others.
-    Raises UsageError for what is wrong there.
+    """Read a table's settings from its properties, with defaults for those not set.
+
+    Raises UsageError for invalid properties.
     """
     plain: dict[str, str] = {}
     paths: dict[str, dict[Path, str]] = {name: {} for name in PATH_SETTINGS}
@@ -453,7 +451,7 @@ def _row_key(settings: Mapping[str, str], cache: str) -> RowKey | None:
 
 
 def _check_roles(settings: Settings) -> None:
-    """Raise UsageError where a field of the row key has settings of its own that it cannot have."""
+    """Raise UsageError for settings that a field of the row key cannot have."""
     if settings.row_key is None:
         return
     if settings.row_key.keeps_fields and settings.contract.at(UNAVAILABLE).excluded:
@@ -476,7 +474,7 @@ def _check_roles(settings: Settings) -> None:
 
 
 def _dialect(properties: Mapping[str, str]) -> Dialect:
-    """The dialect that properties state. Raises UsageError for settings that contradict each other."""
+    """Read the dialect from properties. Raises UsageError for settings that contradict each other."""
     try:
         return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})  # type: ignore[arg-type]
     except ValueError as error:

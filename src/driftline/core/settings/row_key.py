@@ -62,13 +62,19 @@ DELETED_COLUMN = Field(
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
-    arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
-    record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
-    in memory. ``envelope``: that of messages, which hold the records and say what became of them, with the
-    ``placeholder`` of values that are left out; ``reconciles``: rows go that a complete snapshot does not
-    have. ``epoch``: changes of a later one count as later, whatever their order.
+    """The fields that identify and order rows, and the rules for changes to them.
+
+    Attributes:
+        order_by: the latest change by these fields wins; without any, the last to arrive.
+        delete_when: a record for which this is true deletes its row.
+        delete_memory: the seconds for which a delete is remembered, with an order.
+        soft: deleted rows stay, with a mark.
+        patch: a record changes only the fields of its row that it has.
+        cache: the bytes of the table's keys that a capture keeps in memory.
+        envelope: the envelope of messages, which hold the records and describe their changes.
+        placeholder: stands for values that messages leave out.
+        reconciles: rows missing from a complete snapshot are deleted.
+        epoch: changes of a later epoch win, whatever their order.
     """
 
     key: tuple[Path, ...]
@@ -132,14 +138,12 @@ class RowKey:
 
     @property
     def remembers(self) -> bool:
-        """True if deletes are remembered, as neither a row nor the order of arrival tells of them."""
+        """True if deletes are remembered, because neither rows nor the order of arrival show them."""
         return self.delete_when is not None and bool(self.order_by) and not self.soft
 
     @property
     def reads_messages(self) -> bool:
-        """True if a field is that of a message's key: records of a topic have it then, as messages in an
-        envelope do.
-        """
+        """True if a field is that of a message's key, which topics and envelopes have."""
         if self.envelope:
             return True
         conditions = () if self.delete_when is None else paths_of(self.delete_when)
@@ -147,9 +151,7 @@ class RowKey:
 
     @property
     def deletes_by_null(self) -> bool:
-        """True if a null value of a topic may delete the row of its message's key, or is one of an envelope's
-        messages.
-        """
+        """True if a topic's null value may delete the row of its key, or be an envelope's message."""
         if self.envelope:
             return True
         has_key = any(path[0] == MESSAGE_KEY for path in self.key)
@@ -157,14 +159,12 @@ class RowKey:
 
     @property
     def keeps_fields(self) -> bool:
-        """True if a record that replaces its row may have to keep some of its fields: messages in an envelope
-        do not have all values.
-        """
+        """True if a replaced row may keep fields, because messages in an envelope do not have all values."""
         return bool(self.envelope and self.order_by) and not (self.patch or self.soft)
 
     @property
     def columns(self) -> dict[str, Field]:
-        """The columns of the table's own that its rows have, by kind."""
+        """The columns that driftline adds to the table's rows, by kind."""
         orders = {ORDER_KIND: ORDER_COLUMN, ORDERS_KIND: ORDERS_COLUMN} if self.order_by else {}
         if not self.patch:
             orders.pop(ORDERS_KIND, None)
@@ -177,7 +177,7 @@ class RowKey:
 
 
 def _orders(order_by: str, envelope: str) -> tuple[Path, ...]:
-    """The fields of the order; none where the last change to arrive counts."""
+    """Return the fields of the order; empty if the last change to arrive wins."""
     if order_by == ARRIVAL:
         return ()
     if order_by:
@@ -199,7 +199,7 @@ def _deletes_in_envelope(condition: Condition | None) -> Condition:
 
 
 def placeholder_bytes(text: str) -> bytes:
-    """The bytes of a connector's `unavailable.value.placeholder`. Raises ValueError.
+    """Return the bytes of a connector's `unavailable.value.placeholder`. Raises ValueError.
 
     >>> placeholder_bytes("none"), placeholder_bytes("hex:6E6F")
     (b'none', b'no')
@@ -217,16 +217,19 @@ def placeholder_bytes(text: str) -> bytes:
 
 
 def parse_condition(text: str) -> Condition:
-    """Read what `delete_when` says. Raises ValueError."""
+    """Parse the setting `delete_when`. Raises ValueError."""
     from driftline.core.settings.condition_sql import condition_of  # late: sqlglot is slow to import
 
     return condition_of(text)
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
-    """Raise UsageError where a batch would give an existing table another key or order.
+    """Raise UsageError if a batch would give an existing table another key or order.
 
-    ``now``: its properties; ``requested``: those of the batch.
+    Args:
+        table: the table's name.
+        now: its properties.
+        requested: the batch's properties.
     """
     # A wrong flag of one batch would change what all later records mean, so `alter` alone sets a key.
     for name, flag, default in (
@@ -250,7 +253,7 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
 
 
 def check_epoch(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
-    """Raise UsageError where an epoch would end. ``now``, ``requested``: properties."""
+    """Raise UsageError if an epoch would end. ``now``, ``requested``: properties."""
     was, epoch = int(now.get(EPOCH_PROPERTY) or 0), requested.get(EPOCH_PROPERTY, "")
     if epoch.isdecimal() and int(epoch) < was:
         raise UsageError(
@@ -262,9 +265,7 @@ _STAYS = "make another table with it, from the same source"
 
 
 def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None:
-    """Raise DataError where a table that exists would merge its rows in another way, or read another
-    envelope.
-    """
+    """Raise DataError if an existing table would merge its rows differently, or read another envelope."""
     merges = before is not None and before.patch
     if after is not None and after.patch != merges:
         has = PATCH if merges else REPLACE
@@ -276,7 +277,7 @@ def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None
 
 
 def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
-    """A hint at a new epoch for a batch most of whose ``changes`` are ``late``; empty for any other.
+    """Suggest a new epoch for a batch most of whose ``changes`` are ``late``; empty for any other.
 
     >>> late_hint("t", RowKey((("id",),), envelope="dms"), 3, 4)[:59]
     '3 of 4 changes are older than what the table has: if the so'
@@ -292,12 +293,12 @@ def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
 
 
 def arrival_hint(table: str, reasons: Iterable[str], *, exists: bool) -> list[str]:
-    """A hint at the order of arrival, where messages in an envelope wait because they have no position.
+    """Suggest the order of arrival, if messages in an envelope wait because they have no position.
 
     Args:
-        table: its name.
-        reasons: those for which messages of a batch wait.
-        exists: whether the table is made already.
+        table: the table's name.
+        reasons: the reasons for which messages of a batch wait.
+        exists: the table exists already.
     """
     if not any(reason.startswith(NO_POSITION) for reason in reasons):
         return []
@@ -313,7 +314,7 @@ def arrival_hint(table: str, reasons: Iterable[str], *, exists: bool) -> list[st
 
 
 def table_property(table: str, name: str, value: str) -> str:
-    """The argument of `driftline alter` that sets a property, or takes it away if there is no ``value``.
+    """Format the argument of `driftline alter` that sets a property, or removes it without a ``value``.
 
     >>> print(table_property("shop.people", "driftline.key", "id"))
     "ALTER TABLE shop.people SET TBLPROPERTIES ('driftline.key' = 'id')"

@@ -18,7 +18,7 @@ _FIELDS = {name: Field(name, type_) for name, type_ in (PLACE | {"batch": STRING
 
 
 def parse_metadata(text: str) -> tuple[str, ...]:
-    """The fields that the setting names.
+    """Return the fields of `_source` that the setting names.
 
     >>> parse_metadata("time, file")
     ('file', 'time')
@@ -36,17 +36,25 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 class Settings:
     """A table's settings, as the planner and the observer need them.
 
-    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: the prefix of an evolved column's doc.
-    ``max_columns``: leaf columns of a table; ``max_fields``: fields of one struct in the record, None: any
-    number; ``max_key``: characters of a key that gets a column. ``beyond``: values beyond these limits go to
-    the "rest", to "quarantine", or "fail". ``keep_empty_names``: values of the empty key go to the rest, not
-    away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
-    `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
-    settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
-    ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
-    ``sheet``: of workbooks, empty for the only one. ``as_text``: types that the table's format lacks, whose
-    values become text. ``row_key``: how rows are known, None where each record is a row. ``metadata``: the
-    fields of the column `_source`.
+    Attributes:
+        dates: "on", "off" or "instant" (rules 2.2).
+        mark: the prefix of an evolved column's doc.
+        max_columns: the limit of the table's leaf columns.
+        max_fields: the limit of fields in one struct of a record; None for no limit.
+        max_key: the characters of the longest key that gets a column.
+        beyond: values beyond these limits go to the "rest", to "quarantine", or "fail".
+        keep_empty_names: values of the empty key go to the rest; otherwise they are dropped.
+        on_conflict: "quarantine" or "fail".
+        allow_rewrite: the `widen` policy may rewrite columns.
+        max_record_bytes: the limit of a record's text.
+        contract: the settings of paths.
+        csv: the CSV dialect.
+        hive: folders in paths, such as `day=2026-01-01/`, are columns.
+        records: the path of the list of records in each JSON document; empty if a document is one record.
+        sheet: the sheet of workbooks; empty for the only one.
+        as_text: types that the table's format lacks, whose values become text.
+        row_key: the row key; None if each record is a row.
+        metadata: the fields of the column `_source`.
     """
 
     dates: str = "on"
