@@ -30,7 +30,7 @@ Numbers = Sequence[int] | NDArray[Any]  # which leaves
 
 
 class Records(Protocol):
-    """Some records. ``count``: their number; ``nulls``: flags those that are none, if any."""
+    """A number of records, ``count``; ``nulls`` flags the entries that are none."""
 
     @property
     def count(self) -> int:
@@ -43,7 +43,7 @@ class Records(Protocol):
         ...
 
     def values(self, route: FieldRoute) -> Values | None:
-        """The values of one field, one in each record; None if no record has the field."""
+        """Return the values of one field, one in each record; None if no record has the field."""
 
 
 class Maps(NamedTuple):
@@ -71,39 +71,37 @@ class Values(Protocol):
     """The values of one field. A leaf is one scalar or record with its lists removed; leaves are numbered."""
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
-        """Each leaf in a column of type ``target``; null if the column does not take it, or not exactly."""
+        """Return each leaf as type ``target``; null if the column does not take it, or not exactly."""
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The values as VARIANT, with their lists, null if one is not exact; and flags of the leaves held by
-        that.
-        """
+        """Return the values as VARIANT with their lists, null if not exact, and flags of the leaves held."""
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
-        """The leaves that are records and that the column takes, and their numbers; or all leaves, with nulls
-        for the others.
+        """Return the leaves that are records and that the column takes, and their numbers.
+
+        Or return all leaves, with nulls for the others.
         """
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
-        """The leaves that are maps with keys of this type and values of these dimensions; None if there can
-        be none.
+        """Return the leaves that are maps of these keys and dimensions; None if there can be none.
 
-        ``route``: that of their values.
+        ``route``: the route of their values.
         """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        """Leaves of these numbers at their places among all; null for the others."""
+        """Put leaves of these numbers at their places among all; null for the others."""
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        """The values with these leaves, in lists as deep as the column's type."""
+        """Return the values with these leaves, in lists as deep as the column's type."""
 
     def missing(self) -> pa.Array:
-        """Flags the values that are null or absent."""
+        """Flag the values that are null or absent."""
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
-        """By leaf, the index of the value around it, and its places in that value's lists."""
+        """Return, for each leaf, the index of the value around it, and its places in that value's lists."""
 
     def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
-        """The texts of values and leaves that no column holds, without what the ``contract`` excludes.
+        """Return the texts of values and leaves that no column holds, without what the ``contract`` excludes.
 
         A value, or a list inside it, of which nothing is stored comes whole, of others only the lost leaves.
         ``stored``: flags the leaves that some column holds; None: no column holds any.
@@ -116,14 +114,14 @@ class Values(Protocol):
         """
 
     def lost(self, stored: NDArray[np.bool_]) -> object | None:
-        """A leaf of the field that no column holds, if there is one.
+        """Return a leaf of the field that no column holds, if there is one.
 
         ``stored``: flags the leaves that some column holds.
         """
 
 
 def bases_of(column_route: ColumnRoute) -> Bases:
-    """The types a column takes, by the dimension of the value."""
+    """Return the types that a column takes, by the dimension of the value."""
     out: dict[int | None, frozenset[Base]] = {}
     for facet in column_route.takes:
         out[facet.dim] = out.get(facet.dim, frozenset()) | {facet.base}
@@ -131,12 +129,12 @@ def bases_of(column_route: ColumnRoute) -> Bases:
 
 
 def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
-    """The types of a field's columns inside their lists, except records and maps."""
+    """Return the types of a field's columns inside their lists, except records and maps."""
     return frozenset(c.facet.base for c in route.columns if isinstance(c.facet.base, Primitive))
 
 
 def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:
-    """An array of ``count`` leaves from parts, each with the numbers of its leaves; null elsewhere."""
+    """Assemble ``count`` leaves from parts, each with the numbers of its leaves; null elsewhere."""
     if not parts:
         return pa.nulls(count, type_)
     if len(parts) == 1 and len(parts[0][0]) == count:
@@ -151,21 +149,21 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
 
 
 def overlaid(array: pa.Array, numbers: Numbers, values: pa.Array) -> pa.Array:
-    """The array with ``values`` at the places of these numbers."""
+    """Replace the entries of these numbers by ``values``."""
     index = np.arange(len(array), dtype=np.int64)
     index[np.asarray(numbers, np.int64)] = np.arange(len(array), len(array) + len(values))
     return pa.concat_arrays([array, values]).take(pa.array(index))
 
 
 def first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:
-    """The values, with those of the fallback for nulls."""
+    """Replace null values by those of the fallback."""
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     places = np.arange(len(values))
     return pa.concat_arrays([values, fallback]).take(pa.array(np.where(valid, places, places + len(values))))
 
 
 def in_places(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-    """The leaves at their places among all; records of a union come type by type, so not in order."""
+    """Put leaves at their places among all; records of a union come type by type, so not in order."""
     places = np.asarray(numbers, np.int64)
     if (np.diff(places) < 0).any():
         order = np.argsort(places)
@@ -174,7 +172,7 @@ def in_places(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
 
 
 def dimension(type_: pa.DataType) -> int:
-    """The number of lists around the type's leaves."""
+    """Return the number of lists around the type's leaves."""
     dim = 0
     while pa.types.is_list(type_):
         dim, type_ = dim + 1, type_.value_type
@@ -182,7 +180,7 @@ def dimension(type_: pa.DataType) -> int:
 
 
 def variants_of(values: Iterable[object]) -> pa.Array:
-    """Each value as a VARIANT; null if it is None, or not exact as one."""
+    """Encode each value as a VARIANT; null if it is None, or not exact as one."""
     # Only tables of Spark's have such columns, and nothing else of the conversion knows pyspark.
     from driftline.convert.variants import variants
 
@@ -197,12 +195,15 @@ _NOT_PLAIN = frozenset((list, dict, type(None)))  # the elements that are no val
 
 @dataclass(slots=True)
 class Shredded:
-    """The values of one field, taken apart. A leaf is one scalar or record with its lists removed; leaves are
-    numbered.
+    """The values of one field, taken apart into numbered leaves: scalars or records without their lists.
 
-    ``dims``: of each value; None if no leaf has a value. ``leaf_dims``: of the value around each leaf.
-    ``idle``: the objects without a value at any depth; ``hollow``: those among them that are ``{}``.
-    ``flat``: no value is a list, so each leaf is a value. ``depths``: a cache, by the lists of the trees.
+    Attributes:
+        dims: the dimension of each value; None if no leaf has a value.
+        leaf_dims: the dimension of the value around each leaf.
+        idle: the objects without a value at any depth.
+        hollow: the idle objects that are ``{}``.
+        flat: no value is a list, so each leaf is a value.
+        depths: a cache, by the lists of the trees.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -244,20 +245,20 @@ class Shredded:
 
     @property
     def owners(self) -> list[int]:
-        """By leaf, the index of the value around it."""
+        """Return, for each leaf, the index of the value around it."""
         return [place for place, tree in enumerate(self.trees) for _ in _leaves_of(tree)]
 
     def dimension(self, tree: Tree) -> int | None:
-        """The number of lists around the deepest leaf that has a value."""
+        """Return the number of lists around the deepest leaf that has a value."""
         return _depth(tree, self.idle, self.depths)
 
     def idle_dimension(self, tree: Tree) -> int | None:
-        """The number of lists around the deepest leaf other than ``{}``."""
+        """Return the number of lists around the deepest leaf other than ``{}``."""
         return _depth(tree, self.hollow, self.idle_depths)
 
 
 def _depth(tree: Tree, without: AbstractSet[int], cache: _Depths) -> int | None:
-    """The depth of a tree. ``cache``: depths by list, because each list around a list needs them again."""
+    """Return the depth of a tree. ``cache``: depths by list, which each list around a list needs again."""
     if type(tree) is not list:
         return None if tree is None or tree in without else 0
     if id(tree) not in cache:
@@ -324,7 +325,7 @@ class _Placing:
     fits: Sequence[bool]
 
     def value(self, tree: Tree, value_dim: int | None, dim: int) -> Tree:
-        """A value of dimension ``value_dim`` at dimension ``dim``."""
+        """Place a value of dimension ``value_dim`` at dimension ``dim``."""
         if value_dim is None:
             return self.without_values(tree, dim)
         if value_dim > dim:
@@ -333,14 +334,14 @@ class _Placing:
         return None if placed is None else _wrapped(placed, dim - value_dim)
 
     def placed(self, tree: Tree, dim: int) -> Tree:
-        """A value of dimension ``dim``."""
+        """Place a value of dimension ``dim``."""
         if not isinstance(tree, list):
             return tree if tree is not None and self.fits[tree] else None
         items = [self.element(item, dim - 1) for item in tree]
         return items if any(item is not None for item in items) else None
 
     def element(self, tree: Tree, dim: int) -> Tree:
-        """An element of a list that holds values; an object without any is wrapped in its place."""
+        """Place an element of a list with values; an object without any is wrapped in its place."""
         if isinstance(tree, int):
             if tree in self.shredded.idle:
                 return _wrapped(self.empty(tree, 0), dim)
@@ -348,7 +349,7 @@ class _Placing:
         return self.value(tree, self.shredded.dimension(tree), dim)
 
     def without_values(self, tree: Tree, dim: int) -> Tree:
-        """A value that holds none: objects with keys are placed like others, if the column is deep enough."""
+        """Place a value that holds none: objects with keys like others, if the column is deep enough."""
         value_dim = self.shredded.idle_dimension(tree)
         placed = None if value_dim is None or value_dim > dim else self.placed(tree, value_dim)
         return (
@@ -358,7 +359,7 @@ class _Placing:
         )
 
     def empty(self, tree: Tree, dim: int) -> Tree:
-        """A value that holds none, unchanged if there are enough lists around it."""
+        """Place a value that holds none, unchanged if there are enough lists around it."""
         if isinstance(tree, list):
             return [self.empty(item, dim - 1) for item in tree] if dim else None
         return tree if tree is not None and not dim and self.fits[tree] else None
@@ -389,7 +390,7 @@ def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.
 
 
 def wrapped(leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Each leaf in lists as deep as ``type_``; null where it is null.
+    """Wrap each leaf in lists as deep as ``type_``; null stays null.
 
     >>> wrapped(pa.array([7, None]), pa.list_(pa.list_(pa.int64()))).to_pylist()
     [[[7]], None]
@@ -416,7 +417,7 @@ def relist(lists: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def flattened(lists: pa.Array) -> pa.Array:
-    """The leaves of lists of uniform depth."""
+    """Return the leaves of lists of uniform depth."""
     while pa.types.is_list(lists.type):
         lists = lists.flatten()
     return lists
@@ -440,8 +441,7 @@ def numbered(lists: pa.Array, valid: NDArray[np.bool_], first: int = 0) -> Shred
 
 
 def joined(parts: Sequence[Shredded]) -> Shredded:
-    """Join values of which each part has some leaves, under numbers of its own, in lists of the same
-    positions.
+    """Join values from parts, each of which has some leaves in lists of the same positions.
 
     >>> long, text = Shredded([[0, None]]), Shredded([[None, [1]]])
     >>> shredded = joined([long, text])

@@ -40,13 +40,13 @@ class Spot(NamedTuple):
     list_text: str | None = None
 
     def part(self, path: str) -> Spot:
-        """The place of a part of the value, at this path."""
+        """Return the place of the value's part at this path."""
         return self if self.list_text is not None else self._replace(path=path)
 
 
 @dataclass(slots=True)
 class RestEntries:
-    """The rest of each row: text by path, and beside that of a typed value its type."""
+    """The rest of each row: texts by path, and the types of typed values."""
 
     rows: list[dict[str, str]]
 
@@ -57,7 +57,7 @@ class RestEntries:
             self.rows[row][type_key(path)] = type_text(type_)
 
     def array(self) -> pa.Array:
-        """A column of the entries; null where a row has none."""
+        """Return a column of the entries; null for a row without any."""
         items = [
             [(path, text) for path, text in row.items() if not _is_part(path, row)] or None
             for row in self.rows
@@ -66,14 +66,15 @@ class RestEntries:
 
 
 def _is_part(path: str, row: Mapping[str, str]) -> bool:
-    """True if the value is part of one that waits whole: columns of its field may lack different parts."""
+    """True if a value that waits whole contains this one: columns of its field may lack different parts."""
     return len(row) > 1 and any(path[: end.start()] in row for end in _ENDS.finditer(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """The places of the records being converted: ``spot`` of each by its number, and the ``contract`` of
-    their fields.
+    """Collects entries of the rest for the records being converted.
+
+    ``spot``: the place of each record, by number; ``contract``: the contract of their fields.
     """
 
     entries: RestEntries
@@ -82,7 +83,7 @@ class Collector:
 
     @classmethod
     def of(cls, count: int, contract: Contract) -> Collector:
-        """A collector for the records of ``count`` rows."""
+        """Create a collector for the records of ``count`` rows."""
         return cls(RestEntries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
 
     def add(self, text: NumberText) -> None:
@@ -94,11 +95,11 @@ class Collector:
             self.entries.add(spot.row, element(spot.path, text.places), text.text, text.type)
 
     def rows(self, numbers: Numbers) -> Collector:
-        """A collector for some of the records, by their numbers."""
+        """Return a collector for some of the records, by number."""
         return replace(self, spot=lambda number: self.spot(int(numbers[number])))
 
     def field(self, key: str) -> Collector:
-        """A collector for the values of a field, one in each record."""
+        """Return a collector for the values of a field, one in each record."""
 
         def spot(number: int) -> Spot:
             parent = self.spot(number)
@@ -107,7 +108,7 @@ class Collector:
         return replace(self, spot=spot, contract=self.contract.of(key))
 
     def leaves(self, values: Values) -> Collector:
-        """A collector for the leaves of values."""
+        """Return a collector for the leaves of values."""
         places: list[tuple[int, tuple[int, ...]]] = []
         list_texts: dict[int, str] = {}
 
@@ -126,11 +127,11 @@ class Collector:
         return replace(self, spot=spot)
 
     def records(self, numbers: Numbers, dim: int) -> Collector:
-        """A collector for records that are leaves of these numbers, inside ``dim`` lists."""
+        """Return a collector for records that are leaves of these numbers, inside ``dim`` lists."""
         return replace(self.rows(numbers), contract=self.contract.inside(dim))
 
     def maps(self, maps: Maps, dim: int) -> Collector:
-        """A collector for the values of maps that are leaves inside ``dim`` lists."""
+        """Return a collector for the values of maps that are leaves inside ``dim`` lists."""
         owners: list[int] = []
 
         def spot(number: int) -> Spot:
@@ -144,7 +145,7 @@ class Collector:
 
 
 def json_text(value: object, contract: Contract) -> str:
-    """A parsed value as exact JSON text, without what the contract excludes.
+    """Write a parsed value as exact JSON text, without what the contract excludes.
 
     >>> json_text({"a": [Number("1.50"), None]}, Contract())
     '{"a":[1.50,null]}'
@@ -165,7 +166,7 @@ def _raw(value: object, contract: Contract) -> Any:
 
 
 def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
-    """The values whose leaves are inside different numbers of lists. ``places``: by leaf.
+    """Find the values with leaves inside different numbers of lists. ``places``: by leaf.
 
     >>> of_mixed_depth([(0, (0,)), (0, (1,)), (1, (0,)), (1, (1, 0))])
     {1}
@@ -177,7 +178,7 @@ def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The values that have lost leaves, each with the index path of the list in it that waits whole.
+    """Yield the values that have lost leaves, each with the index path of the list that waits whole.
 
     That is the outermost list of which no leaf is stored. A value of mixed depth waits whole.
 
@@ -201,14 +202,14 @@ def lost_by_value(
 
 
 def element_at(value: Any, places: Iterable[int]) -> Any:
-    """The element at these places of nested lists; None if a list on the way is null."""
+    """Return the element at these places of nested lists; None if a list on the way is null."""
     for place in places:
         value = None if value is None else value[place]
     return value
 
 
 def places_of(shredded: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """By leaf, the index of the value around it, and its places in that value's lists."""
+    """Return, for each leaf, the index of the value around it, and its places in that value's lists."""
     if shredded.flat:
         return [(number, ()) for number, tree in enumerate(shredded.trees) if tree is not None]
     out: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -231,10 +232,12 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # in JSON
 
 
 def row_texts(batch: pa.RecordBatch, struct: Struct, *, points: bool = False) -> list[bytes]:
-    """Each row as the text of a JSON object.
+    """Write each row as a JSON object.
 
-    ``struct``: the types of the columns, in their order, by key; ``points``: numbers of types that have a
-    fraction are written with one, as the type is read from the text again.
+    Args:
+        batch: the rows.
+        struct: the types of the columns, in their order, by key.
+        points: numbers of fractional types get a decimal point, because their type is read from the text.
     """
     return list(map(msgspec.json.encode, _records(batch.columns, struct, batch.num_rows, points)))
 
@@ -251,7 +254,7 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int, points: boo
 
 
 def json_values(array: pa.Array, type_: Type, points: bool = False) -> list[Any]:
-    """Each value as what msgspec writes it from; None where there is none."""
+    """Convert each value to the form that msgspec writes; None for null."""
     match type_:
         case Struct(fields):
             children = [array.field(i) for i in range(len(fields))]
@@ -277,7 +280,7 @@ def _key(value: Any) -> str | msgspec.Raw:
 
 
 def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
-    """An object of these keys; as text where a dict cannot hold them: bytes, or a key twice."""
+    """Build an object; as text if a dict cannot hold its keys: bytes, or a key twice."""
     encode = msgspec.json.encode
     if any(isinstance(key, msgspec.Raw) for key, _ in pairs) or len(dict(pairs)) < len(pairs):
         return msgspec.Raw(b"{%b}" % b",".join(b"%b:%b" % (encode(k), encode(v)) for k, v in pairs))
@@ -285,7 +288,7 @@ def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
 
 
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
-    """The items of each list."""
+    """Return the items of each list."""
     out: list[Any] = []
     start = 0
     for length in lists.value_lengths().to_pylist():

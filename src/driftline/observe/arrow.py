@@ -37,11 +37,11 @@ _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
 
 class ArrowObserver:
-    """Observes batches of columns against what a table has (``expected``).
+    """Observes batches of columns against the table's columns (``expected``).
 
-    ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even if it holds only nulls, except one marked `driftline.convert.declared.OVERFLOW`.
-    ``empty_names``: a column without a name is one like others, and not dropped.
+    A declared column counts even if it holds only nulls, except one marked
+    `driftline.convert.declared.OVERFLOW`. ``struct``: the declared types, by key; ``source``: the name of the
+    file or DataFrame; ``empty_names``: a column without a name is like others, and not dropped.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ArrowObserver:
         self._records = 0
 
     def feed(self, batch: pa.RecordBatch) -> None:
-        """Observe some rows, whose columns are those of the struct."""
+        """Observe rows with the columns of the struct."""
         self._records += batch.num_rows
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
             if not (f.name or self._empty_names):
@@ -61,12 +61,12 @@ class ArrowObserver:
         _mark_record(batch.columns, self._struct, self._shape, self._expected)
 
     def result(self) -> Observation:
-        """The observation so far."""
+        """Return the observation so far."""
         return Observation(self._shape, Tally(self._records, dropped_names=self._dropped))
 
 
 def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> RecordShape:
-    """The facets that a schema declares. ``empty_names``: those of fields without a name too.
+    """Return the facets that a schema declares. ``empty_names``: include fields without a name.
 
     >>> from driftline.core.schema.types import LONG, Field, List
     >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
@@ -124,7 +124,7 @@ def _mark_record(
 
 
 def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
-    """True if some record has a value in none of the columns. ``nan``: NaN is none."""
+    """True if some record has a value in none of the columns. ``nan``: NaN is no value."""
     return bool(np.logical_and.reduce([array.is_null(nan_is_null=nan) for array in arrays]).any())
 
 
@@ -151,7 +151,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: Expe
 
 
 def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
-    """Mark the values of a type that other columns may not hold exactly."""
+    """Mark values of a type that other columns may not hold exactly."""
     if not profile.sample and type_ != VARIANT:
         profile.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
@@ -170,7 +170,7 @@ def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
 
 
 def _text(leaf: pa.Array, type_: Primitive) -> str:
-    """The text of an array's one value, as a column of texts would have it."""
+    """Return an array's only value, as a text column would hold it."""
     # The kernel makes a dozen calls for a double, which is most of the time where there are many columns.
     number = leaf[0].as_py() if type_ == DOUBLE else 0.0
     if _PLAIN[0] <= abs(number) < _PLAIN[1]:
@@ -191,7 +191,7 @@ def _micros(leaves: pa.Array, type_: Primitive) -> NDArray[np.int64]:
 
 
 def _all_single(leaves: pa.Array) -> bool:
-    """True if a float of 4 bytes holds each of the integers: without factors of two they have 24 bits."""
+    """True if a float column holds each integer exactly: without factors of two they have 24 bits."""
     numbers = leaves.cast(pa.int64()).to_numpy(zero_copy_only=False)
     numbers = numbers[numbers != 0]
     return bool((np.abs(numbers // (numbers & -numbers)) < 2**24).all())

@@ -49,8 +49,7 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
-    """The lines, by index, that hold a number which
-    `driftline.core.values.base_of` finds more than a double.
+    """Find lines, by index, with a number for which `driftline.core.values.base_of` finds more than a double.
 
     At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by
     their text, and with them what looks like one inside a string.
@@ -101,7 +100,7 @@ def _digits(chars: NDArray[np.uint8], positions: NDArray[Any], steps: Sequence[i
 
 
 def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The first and last position, exclusive, of possible numbers of this kind."""
+    """Return the first and last positions, exclusive, of possible numbers of this kind."""
     dots = np.flatnonzero(chars == ord("."))
     # Sixteen digits have eight behind the point, or nine before it.
     behind = _digits(chars, dots, (1, 4, 8))
@@ -114,7 +113,7 @@ def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _run(chars: NDArray[np.uint8], positions: NDArray[Any], step: int) -> NDArray[Any]:
-    """The extent of a number's characters in one direction."""
+    """Return the extent of a number's characters in one direction."""
     positions, moving = positions.copy(), np.arange(len(positions))
     for _ in range(_LONGEST):
         moving = moving[_NUMBER[chars[positions[moving] + step]]]
@@ -158,7 +157,7 @@ class FieldDecoders(dict[str, Decode]):
 
     @classmethod
     def none(cls, _: str = "") -> FieldDecoders:
-        """Decoders of no keys."""
+        """Create decoders for no keys."""
         return cls(dict, lambda _: _unknown, cls.none)
 
     def __missing__(self, key: str) -> Decode:
@@ -175,10 +174,10 @@ def _unknown(_: bytes | Raw) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """``decode`` raises one of `REFUSED` for a line that may add something to the shape.
+    """A decoder of lines; ``decode`` raises one of `REFUSED` for a line that may add to the shape.
 
-    ``doubles``: it forgets how doubles were written, so `doubtful` lines are not for it.
-    ``fields``: decoders of single values, by the key of a record.
+    ``doubles``: it drops the text of doubles, so `doubtful` lines must not go to it. ``fields``: decoders of
+    single values, by the key of a record.
     """
 
     decode: Decode
@@ -190,7 +189,7 @@ NOTHING = Decoder(_unknown, False, FieldDecoders.none())  # takes no line
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
-    """Build a decoder of what the walker knows now. ``exact``: fractions are judged by their text, slowly."""
+    """Build a decoder of what the walker knows. ``exact``: fractions are judged by their text, slowly."""
     builder = _DecoderBuilder(walker, exact)
     rules, fallback = builder.rules, walker.check
 
@@ -233,7 +232,7 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
 
 def _wide(fields: FieldDecoders, required: Sequence[str]) -> Decode:
-    """A decoder of records with very many keys, one decoder for each: msgspec looks keys up one by one."""
+    """Build a decoder of records with very many keys, since msgspec looks up keys one by one."""
 
     def decode(line: bytes | Raw) -> object:
         record = raw_members(line)
@@ -263,9 +262,7 @@ class _DecoderBuilder:
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
     def keys(self, shape: RecordShape, expected: ExpectedField) -> Iterator[tuple[str, Any, bool]]:
-        """The keys of a record, the types of their values, and True for a key that must be there and not
-        null.
-        """
+        """Yield the keys of a record, their types, and True for a key that must have a value."""
         for key, field_shape in shape.fields.items():
             # The first record that has a key is walked; and where empty ones are counted, each that has one.
             if field_shape.absent or not (key or self.walker.empty_names):
@@ -282,7 +279,7 @@ class _DecoderBuilder:
                 yield key, _NO_INTEGER, True
 
     def field(self, field_shape: FieldShape, expected: ExpectedField) -> Any:
-        """The type of a field's values, null aside; None if it has no others, or they are to be walked."""
+        """Return the type of a field's values except null; None if there are none, or they must be walked."""
         dims = {facet.dim for facet in field_shape.facets if facet.dim}
         deepest = max(*dims, field_shape.empty_lists, 0)
         if len(dims) > 1 or self.untypable(field_shape, expected):
@@ -302,9 +299,7 @@ class _DecoderBuilder:
     def checked(
         self, field_shape: FieldShape | None, expected: ExpectedField, pattern: str | None = None
     ) -> Any:
-        """A type whose values are checked: strings by the pattern, all others by the field's shape if it is
-        known.
-        """
+        """Return a type that checks its values: strings by the pattern, others by the field's known shape."""
         sure: dict[type, Any] = {str: re.compile(pattern).match} if pattern else {}
         fractions, simple = simple_fractions(expected.types)
         if field_shape is not None and Facet(0, fractions) in field_shape.facets:
@@ -314,7 +309,7 @@ class _DecoderBuilder:
         return kind
 
     def untypable(self, field_shape: FieldShape, expected: ExpectedField) -> bool:
-        """True if msgspec's types cannot express what is known of the field, or not with certainty."""
+        """True if msgspec's types cannot express, or not with certainty, what is known of the field."""
         bases = {facet.base for facet in field_shape.facets}
         if expected.beside is not None or bases >= {RECORD, _MAP}:
             return True
@@ -341,9 +336,7 @@ class _DecoderBuilder:
     def level(
         self, field_shape: FieldShape, expected: ExpectedField, level: int
     ) -> tuple[list[Any], str | None]:
-        """The types, lists removed, of values inside ``level`` lists, and the pattern of strings if not all
-        may occur.
-        """
+        """Return the types of values inside ``level`` lists, and a pattern if only some strings may occur."""
         facets = {facet.base: s for facet, s in field_shape.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
@@ -366,7 +359,7 @@ class _DecoderBuilder:
         return parts, pattern
 
     def pattern(self, strings: Mapping[Any, Profile], expected: ExpectedField) -> str | None:
-        """The pattern of strings of these types, no finer and no further than ``strings`` are.
+        """Return the pattern of strings of these types, with no more range or digits than ``strings``.
 
         None for all or none.
         """

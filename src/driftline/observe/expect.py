@@ -34,9 +34,9 @@ from driftline.core.values import DATELIKE
 
 @dataclass(frozen=True, slots=True)
 class BesideMap:
-    """A struct beside a map.
+    """The keys of a struct next to a map.
 
-    It has the ``keys``, and with ``words`` all words, which are then not in the map.
+    The struct has the ``keys``, and with ``words`` all words, which are then not in the map.
 
     >>> beside = BesideMap(words=True)
     >>> [(beside.in_struct(key), beside.in_map(key)) for key in ("name", "2024-01-01")]
@@ -51,7 +51,7 @@ class BesideMap:
         return key in self.keys or (self.words and is_word(key))
 
     def in_map(self, key: str) -> bool:
-        """True if the map has this key; it has all but words, and with ``words`` False all."""
+        """True if the map has this key: any key without ``words``, else any but words."""
         return not (self.words and is_word(key))
 
 
@@ -59,10 +59,14 @@ class BesideMap:
 class ExpectedField:
     """A table's columns for one field.
 
-    ``types``: of its columns, inside their lists; ``fields``: those of its records, ``value``: of its maps;
-    ``required``: one of the columns is, or rows are known or ordered by the field, which is ``needed`` then:
-    NaN is no value of it. ``sole``: the type of the only column, if values of this type are nothing new.
-    ``beside``: the keys of objects that are kept apart, if there is a struct beside a map.
+    Attributes:
+        types: the types of the columns, inside their lists.
+        fields: the fields of its records.
+        value: the values of its maps.
+        required: one of the columns is required, or the field is part of the key or the order.
+        needed: the field is part of the key or the order, so NaN is no value of it.
+        sole: the type of the only column, if values of this type are nothing new.
+        beside: the keys of objects that are kept separately, if there is a struct next to a map.
     """
 
     types: frozenset[Primitive] = frozenset()
@@ -97,7 +101,7 @@ UNKNOWN = ExpectedField()
 
 @gc_paused()
 def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
-    """A table's columns, existing or declared by hints, for each key of a record."""
+    """Return a table's columns, existing or declared by hints, for each key of a record."""
     settings = settings or Settings()
     return ExpectedField(fields=_expected(schema.struct.fields, settings.contract, settings))
 
@@ -148,7 +152,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
 
 
 def steady(expected: ExpectedField) -> RecordShape:
-    """The shape of records that fill the columns of all fields with a single type."""
+    """Return the shape of records that fill the columns of all fields with a single type."""
     shape = RecordShape()
     for position, (key, inside) in enumerate(expected.fields.items()):
         if inside.sole is not None:
@@ -159,7 +163,7 @@ def steady(expected: ExpectedField) -> RecordShape:
 
 
 def foreseen(expected: ExpectedField, shape: RecordShape) -> ExpectedField:
-    """Add the maps whose many keys were forgotten while a batch of this ``shape`` was observed."""
+    """Add the maps whose many keys were dropped while a batch of this ``shape`` was observed."""
     fields = {key: _foreseen(expected.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
     changed = {
         key: field_expected

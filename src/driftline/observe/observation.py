@@ -33,11 +33,14 @@ class MalformedRecord:
 class Tally:
     """The counts of one part of a batch; parts add up.
 
-    ``malformed``: lines that are no records, or are refused; ``tombstones``: null values of a topic, which
-    are no records either. ``excluded``: records with a value at an
-    excluded path. ``dropped_names``: the number of empty keys, by the path of their record. ``deletes``: of
-    the rows of columns, those that delete. ``marks``: messages in envelopes that say nothing of a row, by
-    what they are; ``truncated``: the position of the last truncate among them.
+    Attributes:
+        malformed: lines that are no records, or are refused.
+        tombstones: null values of a topic, which are no records either.
+        excluded: records with a value at an excluded path.
+        dropped_names: the number of empty keys, by the path of their record.
+        deletes: rows of columns that delete.
+        marks: envelope messages that change no row, by kind.
+        truncated: the position of the last truncate among them.
     """
 
     records: int = 0
@@ -66,7 +69,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The shape and the tally of a batch, or of a part of it; ``lines`` counts blank ones too."""
+    """The shape and the tally of a batch, or of a part of it; ``lines`` includes blank ones."""
 
     shape: RecordShape = field(default_factory=RecordShape)
     tally: Tally = field(default_factory=Tally)
@@ -82,7 +85,7 @@ class Observation:
         return self.placed(below) if lines else self
 
     def with_tombstones(self, count: int) -> Observation:
-        """Add so many tombstones."""
+        """Add a number of tombstones."""
         return replace(self, tally=self.tally + Tally(tombstones=count)) if count else self
 
     def with_excluded(self, counts: Counter[str]) -> Observation:
@@ -90,7 +93,7 @@ class Observation:
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
     def with_marks(self, counts: Counter[str], truncated: str = "") -> Observation:
-        """Add messages that say nothing of a row, and the position of the last truncate among them."""
+        """Add envelope messages that change no row, and the position of the last truncate among them."""
         return replace(self, tally=self.tally + Tally(marks=counts, truncated=truncated)) if counts else self
 
     @gc_paused()
@@ -118,7 +121,7 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 
 
 def copied(shape: RecordShape) -> RecordShape:
-    """A copy that may be added to."""
+    """Copy a shape, so that it can be added to."""
     return _unpacked(_packed(shape))
 
 
@@ -168,7 +171,7 @@ SAMPLE = 80  # characters of a sample
 
 
 def sample(value: object) -> str:
-    """The JSON text of a value, of its beginning if it is long; a string without its quotes.
+    """Return the JSON text of a value, truncated if it is long; a string without its quotes.
 
     >>> sample([Number("1.50"), "x", None])
     '[1.50, "x", null]'

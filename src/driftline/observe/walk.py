@@ -27,7 +27,7 @@ from driftline.observe.observation import sample
 
 
 class Parts:
-    """A value taken apart: its leaves by depth, the deepest empty list, the depths of ``{}``."""
+    """The parts of a value: its leaves by depth, the deepest empty list, the depths of ``{}``."""
 
     def __init__(self) -> None:
         self.leaves: dict[int, list[object]] = {}
@@ -35,7 +35,7 @@ class Parts:
         self.empty_records: set[int] = set()
 
     def dimension(self) -> tuple[int, bool]:
-        """The depth of the deepest value, and True if there are values at other depths too.
+        """Return the depth of the deepest value, and True if there are values at other depths too.
 
         Objects without any value decide only if there is nothing else.
         """
@@ -44,7 +44,7 @@ class Parts:
         return max(valued or self.leaves, default=0), len(valued) > 1
 
     def add(self, value: object, depth: int, whole: bool) -> None:
-        """``whole``: ``{}`` is an object like others, as it lacks what is required."""
+        """Add a value. ``whole``: ``{}`` counts as an object, as it lacks required fields."""
         if type(value) is not list:
             if value == {} and not whole:
                 self.empty_records.add(depth)
@@ -65,7 +65,7 @@ _FOLDED = BesideMap()  # an object whose many keys were folded but for its words
 
 
 class Depth(NamedTuple):
-    """The number of lists around a value; ``ragged``: others of its field have another number."""
+    """The number of lists around a value; ``ragged``: other values of its field have another number."""
 
     dim: int
     ragged: bool = False
@@ -75,20 +75,22 @@ _FLAT = Depth(0)
 
 
 class ShapeChanged(ValueError):
-    """A value has something that the shape does not contain yet."""
+    """A value adds something to the shape."""
 
 
 class Walker:
     """Adds records to a ``shape``.
 
-    ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``:
-    the number of empty keys, by the path of their record. ``root``: the shape as that of a field that holds
-    the records.
-
     A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already
     implies adds nothing: a date in a field known to hold other strings, an empty list where lists as deep
     hold values, ``{}`` where objects are. So a shape depends on the order of records, but never on how they
     were read.
+
+    Attributes:
+        learnt: rises with every addition.
+        folded: rises with every object whose keys are dropped.
+        dropped: the number of empty keys, by the path of their record.
+        root: the shape as that of a field that holds the records.
     """
 
     def __init__(
@@ -100,8 +102,14 @@ class Walker:
         folds_at: int | None = None,
         empty_names: bool = False,
     ) -> None:
-        """``folds_at``: an object of this many keys, if these are data, is known by all its values
-        together. ``empty_names``: the empty key is one like others, and not dropped.
+        """Start with a shape.
+
+        Args:
+            expected: the table's columns.
+            dates: the setting of that name.
+            shape: the shape to add to.
+            folds_at: an object with this many keys that are data is described by all its values together.
+            empty_names: the empty key is like others, and not dropped.
         """
         self.expected, self.dates, self.empty_names = expected, dates, empty_names
         self._folds_at = folds_at
@@ -117,7 +125,7 @@ class Walker:
         self._quick: dict[tuple[int, int, int], Profile] = {}
 
     def beginning_with(self, shape: RecordShape) -> Walker:
-        """Another walker of the same table, whose shape is this one."""
+        """Return another walker of the same table, with this shape."""
         return Walker(self.expected, self.dates, shape, empty_names=self.empty_names)
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
@@ -202,7 +210,7 @@ class Walker:
         expected: ExpectedField,
         position: int,
     ) -> None:
-        """Add a value that is no list; ``value`` is the whole around it."""
+        """Add a value that is no list; ``value`` is the whole value around it."""
         wide = beyond = False
         digits = 0
         base: Base
@@ -235,9 +243,7 @@ class Walker:
         expected: ExpectedField,
         position: int,
     ) -> None:
-        """Add an object: as a record, as a map's values, or, if both exist side by side, each with
-        its keys.
-        """
+        """Add an object: as a record, as a map's values, or split between both."""
         dim, ragged = depth
         beside = expected.beside
         is_map = expected.value is not None or Facet(dim, _MAP) in field_shape.facets
@@ -271,7 +277,7 @@ class Walker:
     def _fold(
         self, facet: Profile, record: RecordShape, dim: int, field_shape: FieldShape, many: int
     ) -> None:
-        """Forget the keys of a large object that is a map: memory follows the schema, not the keys."""
+        """Drop the keys of a large object that is a map: memory follows the schema, not the keys."""
         if len(record.fields) < self._next_look.get(id(facet), many):
             return
         verdict = as_map(entries_of([record]))

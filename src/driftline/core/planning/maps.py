@@ -33,8 +33,10 @@ from driftline.core.settings.fields import Contract
 
 
 class KeyForm(Enum):
-    """The look of a key. ``sure``: data by itself; ``code``: data if there are more of its kind; ``neutral``:
-    no evidence either way; ``word``: the name of a field.
+    """The look of a key.
+
+    ``sure``: data on its own; ``code``: data if there are more of its kind; ``neutral``: no evidence either
+    way; ``word``: the name of a field.
     """
 
     sure = "sure"
@@ -102,9 +104,7 @@ Kind = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """The contents of one key of an object: ``kinds`` of its values with their dimensions, and ``fields`` of
-    records.
-    """
+    """The contents of one key of an object: ``kinds`` of values, and the ``fields`` of records."""
 
     kinds: frozenset[Kind] = frozenset()
     fields: frozenset[str] = frozenset()
@@ -115,8 +115,10 @@ class ObjectEntry:
 
 @dataclass(frozen=True, slots=True)
 class MapVerdict:
-    """The reason an object is a map. ``keys``: some that decided; ``apart``: its words stay a struct, and
-    only the other keys form the map.
+    """The reason that an object is a map.
+
+    ``keys``: some of the deciding keys; ``apart``: its words stay a struct, and only the other keys form the
+    map.
     """
 
     why: str
@@ -132,7 +134,7 @@ def _short(key: str) -> str:
 
 
 def entries_of(records: Iterable[RecordShape]) -> dict[str, ObjectEntry]:
-    """The contents of a batch's objects, by key."""
+    """Collect the contents of a batch's objects, by key."""
     entries: dict[str, ObjectEntry] = {}
     for record in records:
         for key, shape in record.fields.items():
@@ -141,7 +143,7 @@ def entries_of(records: Iterable[RecordShape]) -> dict[str, ObjectEntry]:
 
 
 def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, ObjectEntry]:
-    """The contents of a table's struct, by key. ``key_of``: the key of each column."""
+    """Collect the contents of a table's struct, by key. ``key_of``: the key of each column."""
     entries: dict[str, ObjectEntry] = {}
     for column in struct.fields:
         key = key_of[column.name]
@@ -150,7 +152,7 @@ def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Ob
 
 
 def values_of(record: RecordShape, place: Place) -> FieldShape:
-    """The merged shape of the values of all keys. ``place``: of the first object."""
+    """Merge the shapes of the values of all keys. ``place``: the place of the first object."""
     value = FieldShape(place)
     for shape in record.fields.values():
         value = value.merge(shape)
@@ -158,7 +160,7 @@ def values_of(record: RecordShape, place: Place) -> FieldShape:
 
 
 def as_map(entries: Mapping[str, ObjectEntry]) -> MapVerdict | None:
-    """The reason an object with these keys is a map; None where it is a struct.
+    """Return the reason that an object with these keys is a map; None if it is a struct.
 
     >>> as_map({"2024-01-01": ObjectEntry(), "2024-01-02": ObjectEntry()}).why
     'its keys look like data'
@@ -183,7 +185,7 @@ def as_map(entries: Mapping[str, ObjectEntry]) -> MapVerdict | None:
 
 
 def kinds_in(type_: Type) -> frozenset[Kind]:
-    """The kinds of values in a column of this type."""
+    """Return the kinds of values in a column of this type."""
     return _of_column(Field("", type_)).kinds
 
 
