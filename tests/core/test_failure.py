@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from driftline.config import hide_secrets
 from driftline.errors import DataError, SetupError
-from driftline.ingest import pipeline
+from driftline.ingest import attempts
 from driftline.runtime.failure import BRING, WHOLE, explained, front, is_cut_off, java_ended, of_text
 
 JOB = (
@@ -220,10 +220,10 @@ def test_a_batch_that_lost_its_java_is_no_fault_of_the_data(monkeypatch: pytest.
     with Popen(["true"]) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
         with pytest.raises(SetupError, match="stopped unexpectedly"):
-            pipeline._Attempts(batch, dry_run=False).next()
+            attempts.Attempts(batch, dry_run=False).next()
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(DataError, match=r"s\.t: Java"):
-        pipeline._Attempts(batch, dry_run=False).next()
+        attempts.Attempts(batch, dry_run=False).next()
 
 
 def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:

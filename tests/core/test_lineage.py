@@ -28,7 +28,7 @@ from driftline.observe.observation import Observation, Tally
 from driftline.report import lineage
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
-from driftline.report.lineage_events import BatchRun, RunEvents
+from driftline.report.lineage_events import LineageRun, RunEvents
 
 FOLDER = DatasetName("file", "/in")
 MOMENT = "2026-03-02T08:00:00+00:00"
@@ -157,7 +157,7 @@ def test_events_are_as_openlineage_wants_them(
         "START": {},
         "COMPLETE": {"result": Result(**{**vars_of(drifted), **figures})},
     }.get(kind, {"error": "DataError"})
-    event = RunEvents().event(kind, MOMENT, BatchRun(RUN, "shop.orders", capture, [FOLDER]), **more)
+    event = RunEvents().event(kind, MOMENT, LineageRun(RUN, "shop.orders", capture, [FOLDER]), **more)
     sent = json.loads(Serde.to_json(event))
     Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
     assert datetime.fromisoformat(sent["eventTime"]).tzinfo is not None
@@ -168,7 +168,7 @@ def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
     inputs = [FOLDER, DatasetName("file", "/more")]
     drifted = of("a: long", data="a: long")
     several = RunEvents().event(
-        "COMPLETE", MOMENT, BatchRun(RUN, "shop.orders", None, inputs), result=drifted
+        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, inputs), result=drifted
     )
     assert [one.inputFacets for one in several.inputs] == [{}, {}]
 
@@ -237,7 +237,7 @@ def test_micro_batches_with_one_plan_share_its_facets() -> None:
 
 
 def test_a_run_names_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch_run = BatchRun(RUN, "shop.orders", None, [FOLDER])
+    batch_run = LineageRun(RUN, "shop.orders", None, [FOLDER])
     start = partial(RunEvents().event, "START", MOMENT, batch_run)
     for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{RUN}"):
         monkeypatch.setenv("OPENLINEAGE_PARENT_ID", name)

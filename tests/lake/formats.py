@@ -68,8 +68,8 @@ def declare(table: Table, columns: str) -> None:
         return
     struct = core_struct(table.lake.spark.createDataFrame([], columns).schema)
     schema = apply(Schema(), [AddColumn((), f) for f in struct.fields])
-    made_as = replace(table.format.blank, schema=schema)
-    table.format.transaction(table.format.load(), made_as).commit()
+    new_definition = replace(table.format.blank, schema=schema)
+    table.format.transaction(table.format.load(), new_definition).commit()
 
 
 def by_pyiceberg(table: Table, *columns: str) -> pa.Table:

@@ -71,9 +71,9 @@ def test_two_that_make_it_at_once(
     kind = type(table.format)
     real, raced = kind.transaction, False
 
-    def transaction(self, state, made_as=None):  # type: ignore[no-untyped-def]
+    def transaction(self, state, new_definition=None):  # type: ignore[no-untyped-def]
         nonlocal raced
-        begun = real(self, state, made_as)
+        begun = real(self, state, new_definition)
         if not raced and self.name == table_name:
             raced = True
             lake.table(table_name).ingest(file, settings={"sort_by": "id"})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import driftline.ingest.pipeline as road
+import driftline.ingest.attempts as road
 from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.base import CommitConflict

@@ -10,7 +10,7 @@ import pytest
 
 from driftline.core.history.batch_properties import Token
 from driftline.errors import UsageError
-from driftline.ingest import pipeline
+from driftline.ingest import attempts
 from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
@@ -179,8 +179,8 @@ def micro_batch(table: Table, file: Path, dies_at: str = "") -> None:
         if phase == dies_at:
             raise Died
 
-    options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
-    pipeline.ingest(table.format, JsonFiles(spark=table.format.spark, files=[str(file)]), options)
+    options = attempts.Options(token=Token("orders", "stream", 0), progress=progress)
+    attempts.ingest(table.format, JsonFiles(spark=table.format.spark, files=[str(file)]), options)
 
 
 def killed_at_its_commit(table: Table, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_new_rejects_meanwhile_wait_for_the_next_one(
 ) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": 9, "n": "z"}')
-    ingest = pipeline.ingest
+    ingest = attempts.ingest
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         monkeypatch.setattr(replay, "ingest", ingest)

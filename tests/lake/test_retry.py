@@ -21,7 +21,7 @@ from driftline.formats.ducklake.alterable import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.ingest import pipeline
+from driftline.ingest import attempts
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.operations import undo
@@ -55,8 +55,8 @@ def bring(
     file.write_text("\n".join(lines))
     source = JsonFiles(spark=table.lake.spark, files=[str(file)])
     token = Token("orders", "stream-1", epoch)
-    options = pipeline.Options(token=token, progress=progress, **{"endless": True, **more})
-    return pipeline.ingest(table.format, source, options)
+    options = attempts.Options(token=token, progress=progress, **{"endless": True, **more})
+    return attempts.ingest(table.format, source, options)
 
 
 def ids(table: Table) -> list[Any]:
@@ -244,8 +244,8 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
         for epoch in range(batches):
             file = tmp_path / f"{name}-{epoch}.jsonl"
             file.write_text(json.dumps({"id": epoch, "a": name, f"of_{name}": epoch}))
-            options = pipeline.Options(token=Token(name, "stream", epoch), endless=True)
-            pipeline.ingest(other.format, JsonFiles(spark=other.lake.spark, files=[str(file)]), options)
+            options = attempts.Options(token=Token(name, "stream", epoch), endless=True)
+            attempts.ingest(other.format, JsonFiles(spark=other.lake.spark, files=[str(file)]), options)
 
     others, altered = mine(), 0
     with ThreadPoolExecutor() as threads:

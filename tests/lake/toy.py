@@ -178,14 +178,14 @@ class ToyTable(base.CatalogTable):
     def read_readable(self) -> DataFrame:
         return self.read()
 
-    def transaction(self, state: State, made_as: Definition | None = None) -> ToyTransaction:
+    def transaction(self, state: State, new_definition: Definition | None = None) -> ToyTransaction:
         now = self.load()
         if now.exists and not (state.exists and state.fits(now)):
             raise CommitConflict(f"table {self.name} was changed by another writer")
         if state.exists:
             return ToyTransaction(self, now, now.schema)
-        assert made_as is not None
-        return ToyTransaction(self, None, made_as.schema)
+        assert new_definition is not None
+        return ToyTransaction(self, None, new_definition.schema)
 
     def delete(self, column: str, value: str) -> None:
         with self.location.changing() as tables:

@@ -24,8 +24,8 @@ from driftline.core.history.batch_properties import BatchIsInError, Captured, To
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import WAITING, Progress
+from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.batch import Listener, RecentBatches
-from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.stored import KeyCache
 from driftline.runtime.failure import explained, front, java_process, text_of

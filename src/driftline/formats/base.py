@@ -483,8 +483,8 @@ class CatalogTable(AlterableTable, Protocol):
         """Return the table's present rows, without the columns that Spark cannot read."""
         ...
 
-    def transaction(self, state: State, made_as: Definition | None = None) -> Transaction:
-        """Begin a transaction on the table, which creates the table as ``made_as`` if it does not exist.
+    def transaction(self, state: State, new_definition: Definition | None = None) -> Transaction:
+        """Begin a transaction on the table; it creates one that does not exist, as ``new_definition``.
 
         It commits only if nobody has changed the table since, even by rows alone: a resolve leaves other
         columns, and new rows would go to the old ones. Raises CommitConflict if the table is no longer in

@@ -324,7 +324,7 @@ class BatchRequest:
         """Add the columns that the source fills itself to the plan, if there are records."""
         return with_own(planned, self.source.columns) if observation.tally.records else planned
 
-    def made_as(self, state: State, planned: Plan) -> Definition | None:
+    def new_definition(self, state: State, planned: Plan) -> Definition | None:
         """Return the definition of the table that the batch creates; None if it exists, or is not created.
 
         Raises DataError or UsageError if hints or the requested layout do not fit the columns.
@@ -375,11 +375,15 @@ class Planned:
         return tasks.mapped(OriginOfRows.of(struct, names, batch.id, batch.time, files))
 
     @property
-    def is_empty(self) -> bool:
-        """True if a micro-batch has no records and needs no commit."""
+    def brings_nothing(self) -> bool:
+        """True if the batch has no records and no truncate."""
         tally = self.observation.tally
-        changes = tally.records + tally.malformed or tally.truncated
-        return self.batch.token is not None and not changes
+        return not (tally.records + tally.malformed or tally.truncated)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if a micro-batch brings nothing, and needs no commit."""
+        return self.batch.token is not None and self.brings_nothing
 
     @property
     def notes(self) -> Sequence[str]:
@@ -439,14 +443,19 @@ def outcome(
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.contract)
-    made_as = batch.made_as(state, planned.plan) if batch.creation else None
+    new_definition = batch.new_definition(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
     hints = (*counted.hints, *planned.notes, *differences, *_late(planned))
     kept = newly_kept(state.properties if state.exists else None, batch.properties)
     return replace(
-        counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts, settings=kept
+        counted,
+        snapshot=snapshot,
+        new_definition=new_definition,
+        hints=hints,
+        by_key=planned.counts,
+        settings=kept,
     )
 
 

@@ -87,7 +87,7 @@ class Result(Shown):
     Attributes:
         snapshot: the committed snapshot; None if nothing was written.
         before: the table's schema before the batch.
-        made_as: the definition of a new table, if a layout was requested.
+        new_definition: the definition of a new table, if a layout was requested.
         route: the fields that filled each column.
         location: the table's folder, if rows were written.
         bytes_read: bytes of the source's files.
@@ -120,7 +120,7 @@ class Result(Shown):
     before: Schema = field(default_factory=Schema)
     rest: dict[str, int | None] = field(default_factory=dict)
     held: dict[str, int | None] = field(default_factory=dict)
-    made_as: Definition | None = None
+    new_definition: Definition | None = None
     route: RecordRoute = field(default_factory=RecordRoute)
     location: str = ""
     bytes_read: int = 0
@@ -150,13 +150,13 @@ class Result(Shown):
     @property
     def layout(self) -> TableLayoutJson | None:
         """The layout of the table that the batch creates, if one was requested."""
-        if self.made_as is None:
+        if self.new_definition is None:
             return None
-        version = Version(None, self.made_as)
+        version = Version(None, self.new_definition)
         return {
             "partition_by": partition_text(version),
             "sort_by": sort_text(version),
-            "format_version": self.made_as.format_version,
+            "format_version": self.new_definition.format_version,
         }
 
     def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:

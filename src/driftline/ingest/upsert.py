@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
+from driftline.core.history.batch_properties import by_batch, place_of
 from driftline.core.history.entries import MOVED
 from driftline.core.planning.own_columns import own_column
 from driftline.core.planning.patchable import variant_in
@@ -18,11 +19,12 @@ from driftline.core.schema.definition import ORDER_PROPERTY
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.settings.condition import MESSAGE_KEY
-from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.fields import excluded_paths, spelled_path
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
+from driftline.ingest.pipeline import BatchRun, Written, summary
 from driftline.keys.filling import RowFiller
 from driftline.keys.identity import BatchKeys, orders
 from driftline.keys.patch_rows import MergesRows, PatchedRowsOf, RowMerger
@@ -30,6 +32,8 @@ from driftline.keys.remembered import DeletedKeys, KeysAndOlder, LastTruncate, P
 from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle, settle_patches
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import KeyCache, PlacedColumn, StoredRows, by_id, columns_of, values_of
+from driftline.readers.envelopes.messages import SNAPSHOT_TAKEN
+from driftline.write import BatchFolder
 from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
@@ -39,8 +43,74 @@ if TYPE_CHECKING:
 _FAULT = "nothing was committed; this is a bug in driftline, please report it"
 
 
-def check_possible(planned: Planned) -> None:
-    """Raise DataError if the changes by key cannot be settled."""
+@dataclass(slots=True)
+class KeyedBatchRun(BatchRun):
+    """One attempt to ingest a batch into a table with a key: its rows are spilled to disk until it is known
+    which change of each key counts.
+
+    Attributes:
+        changes: of the batch, once they are written.
+    """
+
+    changes: Changes | None = None
+
+    def check(self, planned: Planned) -> None:
+        """Raise DataError for changes by key that cannot be settled."""
+        _check_possible(planned)
+
+    def write_rows(self, transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
+        """Spill the changes into the ``folder``."""
+        self.changes, row_key = None, planned.settings.row_key
+        if planned.brings_nothing or row_key is None:
+            return Written(0)
+        tasks, table = planned.tasks(transaction.row), self.batch.table.name
+        slices = Slices.of(tasks, folder, table)
+        excluded = list(excluded_paths(planned.settings.contract))
+        self.changes = Changes(
+            table,
+            slices,
+            transaction.row,
+            row_key,
+            planned.settings.mark,
+            excluded,
+            self.batch.recent.keys,
+        )
+        return Written(slices.rows, tasks.results)
+
+    def settle(self, transaction: Transaction, planned: Planned) -> Planned:
+        """Write the rows that count, and remove those that they replace or delete."""
+        if self.changes is None:
+            return replace(planned, counts=KeyCounts())
+        # A speculated plan knows of no truncate.
+        changes = replace(self.changes, truncate=_truncate(planned))
+        return replace(planned, counts=changes.settle(self.batch.table.spark, transaction, summary(planned)))
+
+    def properties(self, planned: Planned) -> dict[str, str]:
+        """The properties of any batch, and a new truncate of the source."""
+        # Not super(): a dataclass with slots is made twice, and the first class is not the method's.
+        return {**BatchRun.properties(self, planned), **_truncated(planned)}
+
+    def feed(self, planned: Planned) -> dict[str, str]:
+        """The properties that a table without a column yet will have, and the truncate that it will know."""
+        return {**BatchRun.feed(self, planned), **_truncated(planned)}
+
+
+def _truncate(planned: Planned) -> LastTruncate:
+    """The last truncate of the table's source."""
+    row_key, tally = planned.settings.row_key, planned.observation.tally
+    sent = 0 if row_key is None else row_key.epoch, tally.truncated
+    is_snapshot = SNAPSHOT_TAKEN in tally.marks and "truncate" not in tally.marks
+    return LastTruncate.of(place_of(planned.state.properties), sent, updates=is_snapshot)
+
+
+def _truncated(planned: Planned) -> dict[str, str]:
+    """The property that records a new truncate."""
+    truncate = _truncate(planned)
+    place = truncate.epoch, truncate.position
+    return by_batch(planned.state.properties, place, planned.batch.id) if truncate.new else {}
+
+
+def _check_possible(planned: Planned) -> None:
     row_key, table = planned.settings.row_key, planned.batch.table.name
     if row_key is None:
         return

@@ -26,7 +26,7 @@ from driftline.core.settings.properties import SettingArguments
 from driftline.errors import SetupError, no_table
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable
-from driftline.ingest import pipeline
+from driftline.ingest import attempts
 from driftline.ingest.result import Result
 from driftline.lake.check import checked
 from driftline.operations.alter import Altered, AlterRequest
@@ -148,10 +148,10 @@ class Table(Shown):
             shared=shared,
         ) as source:
             shown = progress or notebook_progress(self.name)
-            run = pipeline.Options(
+            run = attempts.Options(
                 chosen, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
             )
-            result = pipeline.ingest(self.format, source, run, dry_run=dry_run)
+            result = attempts.ingest(self.format, source, run, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result

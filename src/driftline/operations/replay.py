@@ -21,7 +21,7 @@ from driftline.core.history.batch_properties import BatchIsInError
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Retry, is_conflict
-from driftline.ingest.pipeline import Options, ingest
+from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.result import Result, ResultJson
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import IS_DISCARDED, Pending, quarantined

@@ -145,11 +145,11 @@ class Lineage:
 
         def send() -> None:
             """Make the event, and hand it to OpenLineage's client."""
-            from driftline.report.lineage_events import BatchRun, RunEvents
+            from driftline.report.lineage_events import LineageRun, RunEvents
 
             if self._events is None:
                 self._events = RunEvents()
-            batch = BatchRun(run, table, self._capture, self._inputs)
+            batch = LineageRun(run, table, self._capture, self._inputs)
             _client().emit(self._events.event(kind, now, batch, **details))
 
         _outbox().put(send)

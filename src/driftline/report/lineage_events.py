@@ -37,7 +37,7 @@ _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRun:
+class LineageRun:
     """A batch in OpenLineage's terms: a run, with the table it goes into, and its sources."""
 
     id: str
@@ -56,7 +56,13 @@ class RunEvents:
         self._last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None
 
     def event(
-        self, kind: str, moment: str, run: BatchRun, *, result: Result | None = None, error: str | None = None
+        self,
+        kind: str,
+        moment: str,
+        run: LineageRun,
+        *,
+        result: Result | None = None,
+        error: str | None = None,
     ) -> RunEvent:
         """The event of one moment of a run. ``result``: of a committed batch; ``error``: the error's name."""
         engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)

@@ -235,13 +235,13 @@ class DuckLakeDraft:
         return copies(ended, table.folder)
 
 
-def new_layout(made_as: Definition, table: str) -> CatalogLayout:
+def new_layout(new_definition: Definition, table: str) -> CatalogLayout:
     """The layout of a new table. Raises DataError if DuckLake has no such layout."""
-    rows = rows_of(made_as.schema, Schema(), (), table)
-    for key in made_as.sort:
+    rows = rows_of(new_definition.schema, Schema(), (), table)
+    for key in new_definition.sort:
         if isinstance(key, SortExpression):
-            check(key, made_as.schema, rows, table)
-    return CatalogLayout().changed(made_as, table)
+            check(key, new_definition.schema, rows, table)
+    return CatalogLayout().changed(new_definition, table)
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:

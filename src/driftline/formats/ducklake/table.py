@@ -53,16 +53,16 @@ class DuckLakeTable(DuckLakeReader):
         table = state.table.id
         return self.catalog.read(lambda connection: taken(connection, table, files))
 
-    def transaction(self, state: State, made_as: Definition | None = None) -> DuckLakeTransaction:
+    def transaction(self, state: State, new_definition: Definition | None = None) -> DuckLakeTransaction:
         """A transaction on the table; one that does not exist is created by its definition."""
         assert isinstance(state, LakeState)
         if state.exists:
             return DuckLakeTransaction.on(self, state)
-        assert made_as is not None
-        keys = new_layout(made_as, self.name)
+        assert new_definition is not None
+        keys = new_layout(new_definition, self.name)
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
-        return DuckLakeTransaction(self, None, made_as.schema, folder, keys)
+        return DuckLakeTransaction(self, None, new_definition.schema, folder, keys)
 
     def versions(self) -> Versions:
         """The versions of the table's definition, which the catalog keeps as long as their snapshots.

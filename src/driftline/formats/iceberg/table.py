@@ -234,7 +234,7 @@ class IcebergTable(IcebergReader):
         check_variants(self.name, schema)
         return readable(schema)
 
-    def transaction(self, state: State, made_as: Definition | None = None) -> IcebergTransaction:
+    def transaction(self, state: State, new_definition: Definition | None = None) -> IcebergTransaction:
         """A transaction on the table; a missing table is created by its definition.
 
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
@@ -245,10 +245,10 @@ class IcebergTable(IcebergReader):
             return IcebergTransaction.on(self, state)
         self.check_seen()
         self._make_namespace()
-        assert made_as is not None
+        assert new_definition is not None
         try:
             with java_errors():
-                return IcebergTransaction(self, self._made(made_as), None)
+                return IcebergTransaction(self, self._made(new_definition), None)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
 

@@ -1,0 +1,155 @@
+"""Ingests a batch: as many attempts as other writers make necessary, and the errors in words."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.convert import LOST, Lost
+from driftline.core.history.batch_properties import Token
+from driftline.core.settings.properties import as_properties, creation
+from driftline.errors import DataError
+from driftline.formats.base import CatalogTable, State
+from driftline.formats.commit import Progress, Retry, is_conflict
+from driftline.ingest.batch import AGAIN, BatchRequest, Listener, Once, RecentBatches, heard
+from driftline.ingest.pipeline import BatchRun, Misread
+from driftline.ingest.result import Result
+from driftline.ingest.upsert import KeyedBatchRun
+from driftline.quarantine import table as quarantine
+from driftline.runtime.failure import explained, java_ended
+from driftline.runtime.spark_conf import configured
+from driftline.sources.files import changed, stamps
+from driftline.sources.scan import BatchScan, Observed, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a batch.
+
+    Attributes:
+        settings: of this batch, before those of the table.
+        token: the batch is a micro-batch of a capture, and enters the table once, however often it is sent.
+        endless: wait for other writers without end, instead of `commit.PATIENCE` seconds.
+        progress: called with each phase (observing, planning, writing, quarantining, committing, committed),
+            and with the reason of each wait for other writers.
+        listener: notified of the batch unless it is only planned.
+        again: ingest files once more that the table has.
+        recent: the batches before, which this one may be like.
+    """
+
+    settings: Mapping[str, str] | None = None
+    token: Token | None = None
+    endless: bool = False
+    progress: Progress = lambda _: None
+    listener: Listener | None = None
+    again: bool = False
+    recent: RecentBatches = field(default_factory=RecentBatches)
+
+
+def ingest(
+    table: CatalogTable, source: Source, options: Options | None = None, *, dry_run: bool = False
+) -> Result:
+    """Ingest one batch into the table; with ``dry_run`` only plan it."""
+    options = options or Options()
+    token, progress = options.token, options.progress
+    created, properties = creation(as_properties(options.settings or {}))
+    batch = uuid.uuid4().hex if token is None else token.batch
+    files = stamps(source.files)
+    retry = Retry(table.name, progress, options.endless)
+    once = Once() if token is not None else Once.of(source, files, again=options.again, dry_run=dry_run)
+    request = BatchRequest(
+        table, source, batch, properties, token, progress, retry, files, created, once, options.recent
+    )
+    with configured(table.spark, source.conf):
+        if dry_run or options.listener is None:
+            return _ingest(request, dry_run=dry_run)
+        return heard(request, options.listener, partial(_ingest, dry_run=False))
+
+
+def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
+    return batch.retry.run(Attempts(batch, dry_run).next)
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts to ingest one batch, and what one leaves to the next.
+
+    Attributes:
+        started: one has begun.
+        tried: the quarantine had the batch from an attempt that did not end.
+        reread: the files were read again because they had changed.
+        scan: the last one.
+        observed: the last observation of all records.
+    """
+
+    batch: BatchRequest
+    dry_run: bool
+    started: bool = False
+    tried: bool = False
+    reread: bool = False
+    scan: BatchScan | None = None
+    observed: Observed | None = None
+
+    def next(self) -> Result:
+        """Make one attempt.
+
+        Raises:
+            CommitConflict: others were faster.
+            DataError: another attempt is useless.
+            SetupError: Java has ended.
+        """
+        try:
+            return self._run()
+        except (Misread, Lost, PySparkException, Py4JError, OSError) as error:
+            if is_conflict(error):
+                raise
+            message, hint = _explained(self.batch, error)
+            # A file that has changed meanwhile is ingested as it is now, if it stays so.
+            if self.reread or not (_misread(error) and changed(self.batch.files)):
+                raise java_ended(error) or DataError(f"{self.batch.table.name}: {message}", hint) from error
+        self.reread, self.scan, self.observed = True, None, None
+        return self.next()
+
+    def _run(self) -> Result:
+        batch = self.batch
+        state = batch.load()
+        notes = batch.once.notes(batch.table, state)  # before the table has the files
+        if not self.started and batch.token is not None and batch.token.tried:
+            self.tried = quarantine.forget(batch.table, batch.token) or self.tried
+        run = self._run_on(state)
+        try:
+            if self.dry_run:
+                ended = run.dry_run()
+            else:
+                speculates, self.started = not self.started, True
+                ended = run.prepare(speculates=speculates).commit()
+        finally:
+            self.scan, self.observed = run.scan, run.observed
+        return replace(ended, hints=(*ended.hints, *notes))
+
+    def _run_on(self, state: State) -> BatchRun:
+        keyed = self.batch.settings(state).row_key is not None
+        return (KeyedBatchRun if keyed else BatchRun)(self.batch, state, self.tried, self.scan, self.observed)
+
+
+def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:
+    """The message and the hint for an error of the batch."""
+    if change := changed(batch.files):
+        return change, AGAIN
+    message, hint = explained(error)
+    if not _misread(error):
+        is_unnamed = batch.files and not any(file in message for file in batch.files)
+        place = batch.source.at_fault() if is_unnamed and java_ended(error) is None else None
+        return f"{place}: cannot be read: {message}" if place else message, hint
+    if batch.files:
+        return message, "its files are as they were, so this is a bug in driftline: please report it"
+    return message, "data that are made anew each time may differ each time: persist() them first"
+
+
+def _misread(error: BaseException) -> bool:
+    return isinstance(error, Misread) or LOST in str(error)
