@@ -36,7 +36,7 @@ _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", 
 class Origin(NamedTuple):
     """The origin of one record: a line of a file, or an offset of a topic's partition.
 
-    ``key``: of its message, where the table reads it.
+    ``key``: the key of its message, if the table reads it.
     """
 
     source: str | None = None
@@ -63,7 +63,7 @@ class Reject(NamedTuple):
 
 
 def reject_batch(rejects: Iterable[Reject]) -> pa.RecordBatch:
-    """Rejects with the columns of `REJECTED`."""
+    """Put rejects into the columns of `REJECTED`."""
     arrow = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
     rows = [_row(reject) for reject in rejects]
     columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)
@@ -84,7 +84,7 @@ def _row(reject: Reject) -> tuple[Any, ...]:
 
 
 def _text_and_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
-    """The text of some bytes, and the bytes where they are no text."""
+    """Return bytes as text, and also as bytes if they are no text."""
     if raw is None:
         return None, None
     text = raw.decode(errors="backslashreplace").replace("\0", "\\x00")
@@ -98,7 +98,7 @@ PART = "part"  # the column with the number of the part that a line was counted 
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Files with the columns of `driftline.readers.rejects.REJECTED`, and perhaps a `PART`.
+    """Files of rejects, with the columns of `driftline.readers.rejects.REJECTED`, and perhaps a `PART`.
 
     ``lines``: the number of lines before each part in its file; ``names``: other names for files.
     """
@@ -109,7 +109,7 @@ class Rejects:
 
     @classmethod
     def of(cls, results: Sequence[TaskResult[Any]]) -> Rejects:
-        """The rejects of tasks."""
+        """Collect the rejects of tasks."""
         return cls([result.aside for result in results if result.aside is not None])
 
     @property
@@ -118,7 +118,7 @@ class Rejects:
         return sum(file.rows for file in self.files)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:
-        """Tasks that make rows of ``struct``: ``constants`` are the values of further columns."""
+        """Return tasks that make rows of ``struct``. ``constants``: the values of further columns."""
         sizes, context = [file.size for file in self.files], spark.sparkContext
         shares = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
         totals = [sum(sizes[number] for number in share) for share in shares]
@@ -179,8 +179,9 @@ Numbers: TypeAlias = (
 
 
 class Origins(NamedTuple):
-    """The origins of some records. ``shared``: what they have in common; ``numbers``: their lines, or, in a
-    topic, their offsets; None if these are not known.
+    """The origins of several records.
+
+    ``shared``: the part that they have in common; ``numbers``: their lines or offsets, None if unknown.
     """
 
     shared: Origin
@@ -188,7 +189,7 @@ class Origins(NamedTuple):
 
 
 def origin_array(parts: Sequence[tuple[int, Origins]]) -> pa.StructArray:
-    """The origins of records in parts, each with the number of its records.
+    """Build the origins of records in parts, each with its number of records.
 
     >>> origin_array([(2, Origins(Origin("a.json"), 7))]).to_pylist()[1]["line"]
     8
@@ -227,8 +228,8 @@ def _numbers(count: int, numbers: Numbers) -> pa.Array:
 class OriginOfRows:
     """Fills the table's ``column``, if it has one, in rows of a batch; it is sent to tasks.
 
-    ``names``: the fields that the setting asks for; others of the column are null. ``files``: other names for
-    files, as a person used them.
+    ``names``: the fields that the setting asks for; others of the column are null. ``files``: the names of
+    files as a person used them.
     """
 
     column: Field | None
@@ -241,11 +242,11 @@ class OriginOfRows:
     def of(
         cls, struct: Struct, names: Sequence[str], batch: str, time: datetime, files: Mapping[str, str]
     ) -> OriginOfRows:
-        """Make it for rows of ``struct``."""
+        """Create it for rows of ``struct``."""
         return cls(own_column(struct, SOURCE_KIND), names, batch, time, files)
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the column filled, without the one that has their origins."""
+        """Fill the column in the rows, and drop the column with their origins."""
         origins: pa.StructArray | None = None
         if ORIGIN in rows.schema.names:
             origins, rows = rows.column(ORIGIN), rows.drop_columns([ORIGIN])
@@ -268,7 +269,7 @@ class OriginOfRows:
         return (self._named(values) if f.name == "file" and self.files else values).cast(f.type)
 
     def _named(self, paths: pa.Array) -> pa.Array:
-        """The files by the names that a person used."""
+        """Replace file paths by the names that a person used."""
         coded = paths.dictionary_encode()
         names = [name_text(self.files.get(path, path)) for path in coded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(coded.indices)

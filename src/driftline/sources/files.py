@@ -32,12 +32,21 @@ ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '
 def expand(
     sources: Sequence[str], fmt: str | None = None, lake: str | Path | None = None
 ) -> tuple[str, list[str]]:
-    """The format of the sources, and their files: absolute, in name order; pipes as they were named.
+    """Find the files of the sources, and their format.
 
-    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders,
-    linked ones too. Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are
-    FIFOs and the like, and the folder of the ``lake``. A file that is named twice is one file. Raises
-    UsageError for a missing path, a folder without files, files of several formats.
+    Folders are read with their sub-folders, linked ones too. Hidden names there, which begin with ``_`` or
+    ``.``, are skipped, as Spark does, and so are FIFOs and the like. A file that is named twice is one file.
+
+    Args:
+        sources: paths, folders and globs; pipes keep their names.
+        fmt: the format; None to judge by the files' endings, or JSON for standard input.
+        lake: a folder to skip.
+
+    Returns:
+        The format, and the absolute paths in name order.
+
+    Raises:
+        UsageError: a path is missing, a folder has no files, or files have several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
@@ -57,8 +66,7 @@ def expand(
 
 
 def format_of(path: str) -> str:
-    """The format that the ending shows, or that of the files in an archive; of `.txt` and `.log` that of
-    the text.
+    """Return the format by the path's ending; for archives by their files, for `.txt` and `.log` by the text.
 
     >>> format_of("a/b.jsonl.gz")
     'json'
@@ -79,7 +87,7 @@ def format_of(path: str) -> str:
 
 
 def _shown_format(path: str) -> str | None:
-    """The format that the name shows, or those of an archive's files."""
+    """Return the format by the name, or by the files in an archive."""
     if is_archive(path) and not is_url(path):
         return format_in(path)
     return format_by_name(shown(path) if is_url(path) else path)
@@ -130,7 +138,7 @@ def _known(path: str) -> bool:
 class Stamp(NamedTuple):
     """The version of a file: two that differ are two versions.
 
-    ``modified``: nanoseconds since 1970; ``mark``: the mark that a store gives to the content.
+    ``modified``: nanoseconds since 1970; ``mark``: the store's mark of the content, such as an ETag.
     """
 
     size: int
@@ -139,7 +147,7 @@ class Stamp(NamedTuple):
 
 
 def stamps(files: Iterable[str]) -> dict[str, Stamp]:
-    """The present versions of the files that exist."""
+    """Return the present versions of the files that exist."""
     files = list(files)
     stamped = zip(files, mapped(_stamp, files), strict=True)
     return {file: stamp for file, stamp in stamped if stamp is not None}
@@ -152,26 +160,26 @@ def _stamp(file: str) -> Stamp | None:
 
 
 def fingerprint(path: str, stamp: Stamp) -> int:
-    """A number of 64 bits that identifies a version of a file.
+    """Hash a version of a file to 64 bits.
 
-    It is made of the file's location, its size, and the mark that a store gives to its content, or else the
-    time of its last change.
+    It covers the file's location, its size, and the store's mark of its content, or else the time of its
+    last change.
     """
     return hashed(f"{_identity(path)}\0{stamp.size}\0{_version(stamp)}")
 
 
 def path_fingerprint(path: str) -> int:
-    """A number of 64 bits that identifies a file's location, whatever its version."""
+    """Hash a file's location to 64 bits, whatever its version."""
     return hashed(f"path\0{_identity(path)}")
 
 
 def version_fingerprint(stamp: Stamp) -> int:
-    """A number of 64 bits that identifies a version, whatever the file's location."""
+    """Hash a version to 64 bits, whatever the file's location."""
     return hashed(f"version\0{stamp.size}\0{_version(stamp)}")
 
 
 def hashed(text: str) -> int:
-    """The text's hash, a signed number of 64 bits."""
+    """Hash a text to a signed number of 64 bits."""
     # Two of the 40,000 entries that a ledger may have collide with a chance of 1 in 10^10.
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
@@ -182,13 +190,13 @@ def _version(stamp: Stamp) -> str:
 
 
 def _identity(path: str) -> str:
-    """The name that a file has by itself, whatever it is called by."""
+    """Return a file's canonical name."""
     elsewhere = is_pipe(path) or is_url(path) or is_stored(path)
     return path if elsewhere else os.path.realpath(path)
 
 
 def changed(before: Mapping[str, Stamp]) -> str | None:
-    """A sentence about the first file that was changed or deleted; None if all are as ``before``."""
+    """Return a sentence about the first file changed or deleted since ``before``; None if there is none."""
     now = stamps(before)
     for file, stamp in before.items():
         if file not in now:

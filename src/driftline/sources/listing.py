@@ -67,10 +67,10 @@ class Listing(NamedTuple):
 
 
 def listing(source: str) -> Listing:
-    """List the files that a URI names. The path of each begins as ``source`` does.
+    """List the files that a URI names. Each path begins with ``source``.
 
-    Hidden names are passed over in folders, as on this machine. Raises SetupError if the store does not
-    answer, or denies access.
+    Hidden names in folders are skipped, as on this machine. Raises SetupError if the store does not answer,
+    or denies access.
     """
     system, path = filesystem(source)
     with explaining(source):
@@ -89,8 +89,9 @@ def listing(source: str) -> Listing:
 
 
 def behind(source: str, path: str) -> Iterator[Listed]:
-    """List the objects in S3 below a URI that sort behind ``path``; not all may match: see `may_hold`.
-    Raises SetupError.
+    """List the objects in S3 below a URI that sort after ``path``. Raises SetupError.
+
+    Some may not match; see `may_hold`.
     """
     options = configured(source)
     scheme, _, place = _of_glob(source)[0].partition("://")
@@ -123,7 +124,7 @@ def may_hold(source: str) -> Callable[[str], bool]:
 
 
 def _of_glob(source: str) -> tuple[str, list[str]]:
-    """The folder at which a glob begins, and the steps of its pattern; no steps for a path."""
+    """Split a glob into its folder and the steps of its pattern; no steps for a path."""
     base, steps = source.rstrip("/"), list[str]()
     while has_magic(base):
         base, _, step = base.rpartition("/")
@@ -132,7 +133,7 @@ def _of_glob(source: str) -> tuple[str, list[str]]:
 
 
 def _has_root(system: FileSystem, path: str) -> bool:
-    """True if the bucket or HDFS's root exists, or may not be asked."""
+    """True if the bucket, or HDFS's root, exists or cannot be checked."""
     root = "/" if path.startswith("/") else path.partition("/")[0]
     try:
         return bool(system.get_file_info(root).type != FileType.NotFound)
@@ -185,11 +186,11 @@ _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def below(folder: str, lake: str | Path | None = None) -> Iterator[os.DirEntry[str]]:
-    """The files in a folder and its sub-folders, linked ones too, without those that a name hides.
+    """Yield the visible files in a folder and its sub-folders, linked ones too.
 
     Each folder is listed once, whatever links lead to it, and by its own path if that is below ``folder``
-    too: so a link to a folder above it leads to nothing new. The folder of the ``lake`` is passed over.
-    Raises SetupError for a folder that cannot be listed.
+    too: so a link to a folder above it adds nothing. The folder of the ``lake`` is skipped. Raises
+    SetupError for a folder that cannot be listed.
     """
     entered = {_identity(folder)}
     if lake is not None and S_ISDIR(mode(Path(lake))):
@@ -221,7 +222,7 @@ def _entries_below(folder: str, entered: set[_Identity], links: list[str]) -> It
 
 
 def _identity(folder: str | Path) -> _Identity:
-    """The file system and number of a folder, which its names and links share."""
+    """Return the file system and number of a folder, which its names and links share."""
     try:
         stat = Path(folder).stat()
     except OSError as error:
@@ -230,17 +231,18 @@ def _identity(folder: str | Path) -> _Identity:
 
 
 def matching(source: str) -> Iterator[Path]:
-    """The files that a glob names, each once, as Python's own finds them, but that one passes over folders
-    that cannot be listed: this raises SetupError.
+    """Yield the files that a glob names, each once, as Python's own `glob` does.
+
+    That one skips folders that cannot be listed: this raises SetupError.
     """
     base = glob_base(source)
     yield from dict.fromkeys(_matching(base, Path(source).parts[len(base.parts) :]))
 
 
 def _matching(path: Path, steps: Sequence[str], above: frozenset[_Identity] = frozenset()) -> Iterator[Path]:
-    """Match the rest of a glob's steps.
+    """Match the remaining steps of a glob.
 
-    ``above``: the folders that `**` went through, so that links which lead back to one of them end there.
+    ``above``: the folders that `**` went through, so that links back to one of them end there.
     """
     if not steps:
         if S_ISREG(mode(path)):
@@ -265,7 +267,7 @@ def _matching(path: Path, steps: Sequence[str], above: frozenset[_Identity] = fr
 
 
 def mode(path: Path) -> int:
-    """The mode of the file or folder at a path, through links; 0 if nothing is there. Raises SetupError."""
+    """Return the mode of a file or folder, through links; 0 if nothing is there. Raises SetupError."""
     try:
         return path.stat().st_mode
     except ValueError:  # a name that no file can have
@@ -277,7 +279,7 @@ def mode(path: Path) -> int:
 
 
 def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[Path]:
-    """The paths, all below ``base``, that are not in the lake's folder, where that is below ``base`` too."""
+    """Drop the paths in the lake's folder. All ``paths`` are below ``base``."""
     if lake is None:
         return list(paths)
     folder, above = Path(lake).resolve(), base.resolve()
@@ -288,7 +290,7 @@ def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[
 
 
 def glob_base(source: str) -> Path:
-    """The folder in front of a glob's first wildcard.
+    """Return the folder before a glob's first wildcard.
 
     >>> str(glob_base("in/2026/*/a.json"))
     'in/2026'
@@ -321,7 +323,7 @@ PathTexts: TypeAlias = Mapping[str, Mapping[str, "str | None"]]  # of files, by 
 
 
 def path_texts(path: str) -> dict[str, str | None]:
-    """The texts in a path, by key.
+    """Read the texts in a Hive-style path, by key.
 
     >>> path_texts("s3://b/day=2026-01-01/city=K%C3%B6ln/a=b.csv")
     {'day': '2026-01-01', 'city': 'Köln'}
@@ -335,7 +337,7 @@ def path_texts(path: str) -> dict[str, str | None]:
 
 
 def path_fields(files: PathTexts) -> tuple[Field, ...]:
-    """The columns of texts in paths: typed as in CSV, if all texts of a key print so."""
+    """Return the columns of texts in paths, typed as in CSV if all texts of a key allow it."""
     keys = dict.fromkeys(key for texts in files.values() for key in texts)
     return tuple(_field(key, {texts.get(key) for texts in files.values()}) for key in keys)
 
@@ -350,12 +352,12 @@ def _field(key: str, texts: Iterable[str | None]) -> Field:
 
 
 def _with_t(texts: pa.Array | pa.Scalar) -> Any:
-    """Moments with a `T`: Spark writes a blank."""
+    """Write timestamps with a `T`, for which Spark writes a blank."""
     return pc.replace_substring_regex(texts, _BLANK, r"\1T\2")
 
 
 def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """The texts in the path of each file as keys and values of JSON, which has numbers and text.
+    """Convert the texts in each path to JSON keys and values, which are numbers or strings.
 
     >>> json_members({"a": {"day": "2026-01-01", "n": "7"}})
     {'a': (('day', b'"2026-01-01"'), ('n', b'7'))}
@@ -372,14 +374,14 @@ def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
 
 
 def partitioned(readers: Sequence[ColumnReader], files: PathTexts) -> Sequence[ColumnReader]:
-    """The readers, with the texts in the paths of their files as further columns."""
+    """Add the texts in file paths to the readers, as further columns."""
     fields = path_fields(files)
     return [PartitionedReader(reader, fields, files) for reader in readers] if fields else readers
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedReader:
-    """Another reader, with the columns of paths behind its own. ``fields``: those of the paths."""
+    """Another reader's columns, followed by those of file paths, ``fields``."""
 
     reader: ColumnReader
     fields: tuple[Field, ...]
@@ -387,7 +389,7 @@ class PartitionedReader:
 
     @property
     def struct(self) -> Struct:
-        """The types of all columns; one that the files have too is of their type."""
+        """The types of all columns; a column that the files have too has the files' type."""
         own = self.reader.struct.fields
         names = {f.name for f in own}
         return Struct((*own, *(f for f in self.fields if f.name not in names)))
@@ -399,7 +401,7 @@ class PartitionedReader:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes of each part."""
+        """The bytes of each part."""
         return self.reader.sizes
 
     @property
@@ -408,7 +410,7 @@ class PartitionedReader:
         return self.reader.paths
 
     def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part. Raises DataError if a column contradicts the path of its file."""
+        """Yield the rows of a part. Raises DataError if a column contradicts the path of its file."""
         for rows in self.reader.rows(part):
             yield replace(rows, batch=self._with_texts(rows))
 
@@ -435,9 +437,9 @@ def _repeated(text: str | None, field: Field, count: int) -> pa.Array:
 
 
 def _agreed(column: pa.Array, key: str, text: str, file: str) -> pa.Array:
-    """A column of a file that its path has too, filled in from there.
+    """Fill a file's column from its path, which has it too.
 
-    The path's text may be the beginning of the value, as a day is of its moments.
+    The path's text may be a prefix of the value, as a day is of its timestamps.
     """
     try:
         value = pa.scalar(text).cast(column.type)

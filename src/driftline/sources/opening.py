@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Records of Python that are messages in an envelope: they are read as texts of JSON."""
+    """Python records that are messages in an envelope; they are read as JSON texts."""
 
     data: Any
 
@@ -52,11 +52,15 @@ def opened(
     strings: bool = False,
     shared: str | None = None,
 ) -> Iterator[Source]:
-    """Open one batch of data: a DataFrame of Spark's, files, a pipe, an archive, or rows that Python holds.
+    """Open one batch of data. Temporary files exist as long as the source is used.
 
-    ``format``: of files, by default by their endings; ``json_column``: a frame's column of JSON records;
-    ``strings``: cells of CSV and texts of Python's records stay text. Temporary files exist as long as the
-    source is used. ``shared``: the lake's folder, which all tasks see, if known.
+    Args:
+        spark: the session.
+        data: a Spark DataFrame, files, a pipe, an archive, or Python rows.
+        format: the format of files; by default judged by their endings.
+        json_column: a frame's column of JSON records.
+        strings: CSV cells and texts of Python records stay text.
+        shared: the lake's folder, which all tasks see, if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
@@ -82,9 +86,10 @@ def opened(
 def _of_rows(
     spark: SparkSession, rows: Any, room: Path | None, *, messages: bool, strings: bool
 ) -> Iterator[Source]:
-    """The source of rows that Python holds. Records of JSON's values are read as their lines are.
+    """Open Python rows. Records of JSON values are read like JSON lines.
 
-    ``messages``: records are messages in an envelope, which only JSON spells; ``strings``: texts stay text.
+    ``messages``: records are messages in an envelope, which only JSON can spell; ``strings``: texts stay
+    text.
     """
     has_columns = is_pandas(rows) or is_table(rows)
     with ExitStack() as stack:
@@ -109,26 +114,24 @@ def _of_rows(
 
 
 def of_frame(frame: DataFrame, json_column: str | None = None) -> Source:
-    """One batch of a DataFrame of Spark's. ``json_column``: its column of JSON records."""
+    """Open a Spark DataFrame as one batch. ``json_column``: its column of JSON records."""
     return TypedFrames(frames=[("", frame)]) if json_column is None else of_column(frame, json_column)
 
 
 class Named(NamedTuple):
-    """Files where they are, with the ``names`` and the original versions of those that lie elsewhere than a
-    person said.
-    """
+    """The present files, with the ``names`` and original versions of those that were copied."""
 
     files: Sequence[str]
     names: Mapping[str, str] = {}
     originals: Mapping[str, Stamp] | None = None
 
     def texts(self) -> PathTexts:
-        """The texts in the paths of the files."""
+        """Return the texts in the files' paths."""
         return {file: path_texts(self.names.get(file, file)) for file in self.files}
 
 
 def _of_files(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
-    """The source of files."""
+    """Open files as a source."""
     try:
         return _of_kind(spark, kind, named, strings=strings)
     except (PySparkException, Py4JError, OSError) as error:

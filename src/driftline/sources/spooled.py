@@ -42,9 +42,9 @@ _HINT = f"{VARIABLE} names a folder that all workers can reach: data from pipes 
 
 
 def place_of(spark: SparkSession, shared: str | None) -> Path | None:
-    """The folder for temporary files that tasks read; None: that of this machine's temporary files.
+    """Return the folder for temporary files that tasks read; None for this machine's temporary folder.
 
-    The variable DRIFTLINE_SPOOL may name it. On a cluster it is the ``shared`` one, a path or URI, if on a
+    The variable DRIFTLINE_SPOOL may name it. On a cluster it is the ``shared`` path or URI, if that is on a
     disk.
     """
     if named := os.environ.get(VARIABLE):
@@ -55,7 +55,7 @@ def place_of(spark: SparkSession, shared: str | None) -> Path | None:
 
 @contextmanager
 def folder_in(place: Path | None) -> Iterator[Path]:
-    """A folder that exists as long as it is used. Raises SetupError if none can be created."""
+    """Create a folder that exists while it is used. Raises SetupError if that fails."""
     if place is None:
         with TemporaryDirectory(prefix="spool-", dir=temporary.folder()) as folder:
             yield Path(os.path.realpath(folder))
@@ -74,7 +74,7 @@ def folder_in(place: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
-    """Add advice to errors of tasks that cannot see files of this machine."""
+    """Add advice to errors of tasks that cannot see this machine's files."""
     try:
         yield
     except DriftlineError as error:
@@ -84,7 +84,7 @@ def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
 
 
 def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Orphan]:
-    """Delete the folders of killed processes, untouched for so many seconds; returns them."""
+    """Delete and return the folders of killed processes, if untouched for so many seconds."""
     disk = None if place is None else on_disk(place)
     if disk is None:
         return []
@@ -104,7 +104,7 @@ _ARCHIVE_CHUNK = 2**20  # bytes that are held at once
 
 
 def format_in(path: str) -> str:
-    """The format of the files in an archive. Raises UsageError if they have several, or none is known."""
+    """Return the format of the files in an archive. Raises UsageError for several or unknown formats."""
     with _open_archive(path) as archive:
         formats = {format_by_name(member.filename) for member in _members(archive)}
     kinds = sorted(kind for kind in formats if kind is not None) or [format_by_name(path) or ""]
@@ -122,9 +122,9 @@ def format_in(path: str) -> str:
 
 
 def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Unpack the files of a format, or all if no name shows it, into a folder; yields each with its name.
+    """Unpack the files of a format into a folder, or all if no name shows it; yields each with its name.
 
-    Raises DataError if the archive is broken or larger than the limit, SetupError if there is no room.
+    Raises DataError if the archive is broken or larger than the limit, SetupError if there is no space.
     """
     with _open_archive(path) as archive:
         members = _members(archive)
@@ -139,7 +139,7 @@ def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, st
 
 
 def _members(archive: zipfile.ZipFile) -> Sequence[zipfile.ZipInfo]:
-    """The files in the archive, by name; of one name there may be several."""
+    """Return the files in the archive, by name; a name may occur several times."""
     files = [info for info in archive.infolist() if not info.is_dir() and not is_hidden(Path(info.filename))]
     return sorted(files, key=lambda info: info.filename)
 
@@ -184,7 +184,7 @@ def is_url(source: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """The URL as reports name it, without parts that may be secret.
+    """Return the URL for reports, without parts that may be secret.
 
     >>> shown("https://me:pw@example.com/a.json.gz?token=x#y")
     'https://example.com/a.json.gz'
@@ -194,10 +194,10 @@ def shown(url: str) -> str:
 
 
 def fetch(url: str, path: Path) -> None:
-    """Write the file of a URL; passing errors are waited for.
+    """Download the file of a URL, and retry after transient errors.
 
     Raises UsageError if there is no such file or no access, SetupError if the server fails, or there is no
-    room.
+    space.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -213,11 +213,11 @@ def fetch(url: str, path: Path) -> None:
 
 
 class _CutOffError(OSError):
-    """Less came than was announced."""
+    """The server sent less than it announced."""
 
 
 class _NoRoomError(OSError):
-    """The file that is fetched cannot be written."""
+    """The downloaded file cannot be written."""
 
 
 def _fetch(url: str, path: Path) -> None:
@@ -235,7 +235,7 @@ def _fetch(url: str, path: Path) -> None:
 
 
 def _request(url: str) -> urllib.request.Request:
-    """The request for a URL, whose login becomes a header that `Redirects` looks after."""
+    """Build the request for a URL; its login becomes a header, which `Redirects` protects."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     headers = {"Accept-Encoding": "identity", "User-Agent": "driftline"}
@@ -249,7 +249,7 @@ def _request(url: str) -> urllib.request.Request:
 
 
 def _pause_after(error: Exception, attempt: int) -> float | None:
-    """The seconds until the next attempt; None if one would be in vain."""
+    """Return the seconds until the next attempt; None if it would be useless."""
     if isinstance(error, _NoRoomError):
         return None
     pause = min(_LONGEST, _PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311  no secret
@@ -303,11 +303,22 @@ def is_pipe(source: str) -> bool:
 def spooled(
     files: Sequence[str], kind: str | None = None, room: Path | None = None
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, with temporary copies of pipes, URLs and archives, and the names of these by path.
+    """Copy pipes, URLs and archives to temporary files, which are deleted at the end.
 
-    The copies are deleted at the end. ``kind``: the format to take from archives; ``room``: a folder for
-    copies, as `place_of` returns it. Errors name the original in place of the copy. Raises UsageError for an
-    unreadable pipe, DataError for a broken archive, SetupError if there is no room.
+    Errors name the original in place of the copy.
+
+    Args:
+        files: the files.
+        kind: the format of the files to take from archives.
+        room: a folder for copies, as `place_of` returns it.
+
+    Returns:
+        The files, with copies in place of their originals, and the names of the copies by path.
+
+    Raises:
+        UsageError: a pipe cannot be read.
+        DataError: an archive is broken.
+        SetupError: there is no space.
     """
     # A batch may be read several times, and these can be read once.
     if not any(_is_spooled(file, kind) for file in files):
@@ -334,9 +345,9 @@ def _is_spooled(file: str, kind: str | None) -> bool:
 
 
 def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
-    """Copy a file that cannot be read where it is to ``place``; returns each copy with its name.
+    """Copy a file that cannot be read in place to ``place``; returns each copy with its name.
 
-    Nothing is returned for another file. Of an archive each file of the ``kind`` is a copy.
+    Returns nothing for other files. Each file of the ``kind`` in an archive is a copy.
     """
     if not _is_spooled(file, kind):
         return {}

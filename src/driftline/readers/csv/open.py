@@ -46,8 +46,10 @@ _KINDS = {
 
 
 def is_row(rows: Sequence[Cells], signs: Signs) -> bool:
-    """True if the first row surely has no names: each of its cells is a value of a kind of which all cells
-    below are, and they are more than whole numbers that rise or fall, as years do that name columns.
+    """True if the first row certainly has no names.
+
+    Each of its cells is a value of the kind of all cells below, and they are more than rising or falling
+    whole numbers, like years that name columns.
 
     >>> [is_row(rows, Signs()) for rows in ([[b"7", b"1.5"], [b"2", b""]], [[b"2019", b"2020"]], [[b"n"]])]
     [True, False, False]
@@ -58,9 +60,7 @@ def is_row(rows: Sequence[Cells], signs: Signs) -> bool:
 
 
 def is_like_data(rows: Sequence[Cells], signs: Signs) -> bool:
-    """True if the first row may have no names: one of its cells is a value as those below are, and
-    none is a text above values.
-    """
+    """True if the first row may have no names: a cell is like those below, and none is text above values."""
     if not rows or not any(_kind(cell, signs) for cell in rows[0]):
         return False
     alike = list(_alike(rows, signs))
@@ -70,14 +70,14 @@ def is_like_data(rows: Sequence[Cells], signs: Signs) -> bool:
 
 
 def header_advice(rows: Sequence[Cells], dialect: Dialect, path: str) -> str:
-    """The advice on a first row that was taken for names, and may have none; empty if there is none."""
+    """Return advice if the first row was taken for names but may have none; else an empty text."""
     if dialect.header or not is_like_data(rows, dialect.signs):
         return ""
     return f"{path}: the header looks like data: if it is, pass --header no"
 
 
 def titles(rows: Sequence[Cells]) -> int:
-    """The number of rows in front of the header that have fewer cells than most rows.
+    """Count the rows before the header that have fewer cells than most rows.
 
     >>> titles([[b"Sales"], [b"id", b"n"], [b"1", b"x"]]), titles([[b"id", b"n"], [b"1", b"x", b""]])
     (1, 0)
@@ -91,8 +91,9 @@ def titles(rows: Sequence[Cells]) -> int:
 
 
 def _alike(rows: Sequence[Cells], signs: Signs) -> Iterator[bool | None]:
-    """For each cell of the first row whether it is a value of the kind that all cells below are, or could be;
-    None where it is none and they are.
+    """Compare each cell of the first row with the cells below.
+
+    True if it is a value of their kind, or could be; None if they are values and it is none.
     """
     first, *others = rows
     full_rows = [row for row in others if len(row) == len(first)]
@@ -103,7 +104,7 @@ def _alike(rows: Sequence[Cells], signs: Signs) -> Iterator[bool | None]:
 
 
 def _kind(cell: bytes, signs: Signs) -> str:
-    """The kind of value that a cell is; empty: text."""
+    """Return the kind of a cell's value; empty for text."""
     if cell[:1] not in _CELL_BEGINNINGS:
         return ""
     number = _as_json(cell, signs)
@@ -113,7 +114,7 @@ def _kind(cell: bytes, signs: Signs) -> str:
 
 
 def _as_json(cell: bytes, signs: Signs) -> bytes:
-    """The number that a cell may be, as JSON spells it."""
+    """Spell the number that a cell may be as JSON does."""
     if signs == JSON_SIGNS:
         return cell
     decimal, thousands = signs.decimal.encode(), signs.thousands.encode()
@@ -124,7 +125,7 @@ def _as_json(cell: bytes, signs: Signs) -> bytes:
 
 
 def _are_steps(cells: Cells) -> bool:
-    """True if all cells are whole numbers, each more than the one before, or each less."""
+    """True if all cells are whole numbers that rise or fall steadily."""
     if not all(map(_WHOLE_CELL.fullmatch, cells)):
         return False
     numbers = list(map(int, cells))
@@ -163,10 +164,15 @@ codecs.register_error(_MARKED, _marked)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The marks of a file. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
-    the bytes, and ``lines_ahead`` the lines, in front of that which say how the file is written. ``hints``:
-    how it may be meant, where nobody has said so; ``dates``: columns that have some, and the hint that reads
-    them.
+    """The detected form of a file.
+
+    Attributes:
+        encoding: empty for UTF-8.
+        has_header: the first row has names.
+        ahead: the bytes before the header that declare the file's form.
+        lines_ahead: the lines of those bytes.
+        hints: other possible readings, where nobody has stated one.
+        dates: columns with dates, and the hints that read them.
     """
 
     marks: Marks = COMMA
@@ -180,16 +186,16 @@ class Form:
 
     @property
     def can_be_cut(self) -> bool:
-        """True if each line feed of the file is a byte of that code, and the text behind it stands alone."""
+        """True if each line feed is a byte of that code, and the text after it can be read independently."""
         return not self.encoding or _of_single_bytes(self.encoding)
 
     def wrong_byte(self, error: UnicodeDecodeError) -> int:
-        """The byte that is none of the encoding. ``error``: of the text that `as_utf8` made."""
+        """Return the byte that is invalid in the encoding. ``error``: for text from `as_utf8`."""
         text, start = error.object, error.start
         return int(text[start + 1 : start + 3], 16) if self.encoding else text[start]
 
     def notes(self, dialect: Dialect, path: str) -> Iterator[str]:
-        """The marks that a file alone has told, as flags that would say them."""
+        """Yield the detected dialect, spelled as command-line flags."""
         guessed = Dialect(
             "" if dialect.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
             "" if dialect.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
@@ -206,15 +212,15 @@ PLAIN = Form()
 
 
 def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
-    """Detect the marks of a file whose ``text`` begins so, in UTF-8, if its ``encoding`` is another.
+    r"""Detect the form of a file that begins with ``text``, in UTF-8 even if its ``encoding`` is another.
 
-    Its first rows tell what nobody has said: the delimiter by what makes most columns of the header, the
-    quote by what gives all rows as many cells, an escape by cells that close only so, that there is no header
-    by a first row of values like those below.
+    Its first rows show what nobody has stated: the delimiter that gives the header most columns, the quote
+    that gives all rows as many cells, an escape if cells close only so, and no header if the first row has
+    values like those below.
 
-    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks.delimiter
+    >>> form_of(b"a;b,c;d\n1;2,5;3\n", Dialect()).marks.delimiter
     b';'
-    >>> [form_of(text, Dialect()).has_header for text in (b"a,1.5\\nb,2\\n", b"0.5,1.5\\n1,2\\n")]
+    >>> [form_of(text, Dialect()).has_header for text in (b"a,1.5\nb,2\n", b"0.5,1.5\n1,2\n")]
     [True, False]
     """
     separator = _SEPARATOR.match(text)
@@ -230,10 +236,10 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
 
 
 def check_signs(text: bytes, form: Form, path: str) -> None:
-    """Check the signs of numbers that a table has from an earlier batch against a file that begins so.
+    """Check the signs that a table has from an earlier batch against the beginning of a file.
 
-    A comma that separates cells, and stands in none of them, is no decimal comma: read by the table's signs,
-    1.234 would be a thousand times what it says. Raises DataError.
+    A comma that separates cells, and is in none of them, is no decimal comma: read by the table's signs,
+    1.234 would be a thousand times its value. Raises DataError.
     """
     decimal, thousands = form.signs.decimal, form.signs.thousands
     rows = Beginning(text[:HEAD]).cells(form.marks)
@@ -249,7 +255,7 @@ def check_signs(text: bytes, form: Form, path: str) -> None:
 
 
 def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool) -> Iterator[str]:
-    """Hints at another way to read a file, where nobody has stated one; `{path}` stands for its path."""
+    """Yield other possible readings of a file, where nobody has stated one; `{path}` stands for its path."""
     if _is_object(begin.text.partition(b"\n")[0]):
         yield "{path} begins with a JSON object: if it is JSON, pass --format json"
         return
@@ -271,7 +277,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
 
 
 def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
-    """The flags that leave out lines in front of the header, if there are some."""
+    """Yield the flags that skip lines before the header, if there are any."""
     # A hint only: to many, `#id,name` is a header.
     if begin.text.startswith(_NOTE):
         yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} skips such lines"
@@ -287,7 +293,7 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
 
 
 def _is_object(line: bytes) -> bool:
-    """True if a line is an object of JSON."""
+    """True if a line is a JSON object."""
     try:
         msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -296,8 +302,9 @@ def _is_object(line: bytes) -> bool:
 
 
 def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """A text as UTF-8, by blocks. What is none of its encoding stands
-    there so that it is none of UTF-8 either: see `Form.wrong_byte`.
+    """Convert text to UTF-8, in blocks.
+
+    Bytes invalid in its encoding become bytes invalid in UTF-8: see `Form.wrong_byte`.
     """
     if not encoding:
         yield from blocks
@@ -318,7 +325,7 @@ def _of_single_bytes(encoding: str) -> bool:
 
 
 def encoding_of(first: bytes, encoding: str) -> str:
-    """The encoding of a file that begins so, by byte order marks or by where zeros stand; empty for UTF-8."""
+    """Detect an encoding by byte order marks or the places of zeros; empty for UTF-8."""
     if encoding in _UTF8:
         return ""
     by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
@@ -337,7 +344,7 @@ def encoding_of(first: bytes, encoding: str) -> str:
 
 
 def _are_pairs(head: bytes, big: bool) -> bool:
-    """True if text with many zeros is UTF-16: it is no UTF-8, or most marks of CSV have a zero with them."""
+    """True if text with many zeros is UTF-16: invalid UTF-8, or with a zero at most CSV marks."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -350,44 +357,44 @@ def _are_pairs(head: bytes, big: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The text that tells how a file is written, cut by marks that it may have."""
+    """The beginning of a file, to be cut by candidate marks."""
 
     text: bytes
     cut: dict[Marks, list[CsvRecord]] = field(default_factory=dict)
 
     def rows(self, marks: Marks) -> list[CsvRecord]:
-        """The first rows, with the header."""
+        """Return the first rows, with the header."""
         if marks not in self.cut:
             self.cut[marks] = list(islice(self.whole(marks), _ROWS + 1))
         return self.cut[marks]
 
     def whole(self, marks: Marks) -> Iterator[CsvRecord]:
-        """All rows but one that may be cut off."""
+        """Yield all rows but one that may be cut off."""
         rows = (record for record in records(self.text, marks=marks) if record.raw)
         return rows if len(self.text) < HEAD else (row for row, _ in pairwise(rows))
 
     def cells(self, marks: Marks) -> list[list[bytes]]:
-        """The cells of the first rows."""
+        """Return the cells of the first rows."""
         return [row.cells or [] for row in self.rows(marks)]
 
     def all_cells(self, marks: Marks) -> list[list[bytes]]:
-        """The cells of all rows but one that may be cut off."""
+        """Return the cells of all rows but one that may be cut off."""
         return [row.cells or [] for row in self.whole(marks)]
 
     def widths(self, marks: Marks) -> list[int]:
-        """The number of cells in each of the first rows."""
+        """Return the number of cells in each of the first rows."""
         return list(map(len, self.cells(marks)))
 
     def is_wide(self, marks: Marks) -> bool:
-        """True if a row has several cells."""
+        """True if some row has several cells."""
         return max(self.widths(marks), default=0) > 1
 
     def is_even(self, marks: Marks) -> bool:
-        """True if all of the first rows have the same number of cells, more than one."""
+        """True if the first rows all have the same number of cells, more than one."""
         return self.is_wide(marks) and len(set(self.widths(marks))) == 1
 
     def widest(self, among: Sequence[Marks]) -> Marks:
-        """The marks by which the header has most cells; one where most of the first rows have others."""
+        """Return the marks that give the header most cells, counted as one if most first rows differ."""
         return max(among, key=lambda marks: _width(self.widths(marks) or [1]))
 
 
@@ -397,9 +404,9 @@ def _width(widths: list[int]) -> int:
 
 
 def _marks_of(begin: Beginning, delimiters: Iterable[bytes], dialect: Dialect) -> Marks:
-    """The marks that make most columns of the header, if half of the first rows or more have as many.
+    """Return the marks that give the header most columns, if at least half of the first rows have as many.
 
-    Else a comma, or what else is possible.
+    Otherwise the delimiter is a comma, or another possible one.
     """
     quote, escape = ("" if text == NONE else text for text in (dialect.quote or '"', dialect.escape))
     marks = Marks(b",", quote.encode(), escape.encode(), dialect.comment.encode())
@@ -416,7 +423,7 @@ def _marks_of(begin: Beginning, delimiters: Iterable[bytes], dialect: Dialect) -
 
 
 def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
-    """The marks with a backslash as escape, if all cells of the text close only so and its rows are even."""
+    """Return the marks with a backslash as escape, if cells close only so and all rows are even."""
     if not among[0].quote or BACKSLASH + among[0].quote not in begin.text:
         return None
     marks = begin.widest([marks._replace(escape=BACKSLASH) for marks in among])
@@ -427,15 +434,13 @@ def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
 
 
 def _seems(begin: Beginning, marks: Marks) -> str:
-    """The delimiter that makes several columns, if the stated one makes only one; else ""."""
+    """Return the delimiter that makes several columns, if the stated one makes only one; else ""."""
     other_marks = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
     return other_marks.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other_marks) else ""
 
 
 def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
-    """The columns whose texts are numbers with a comma, of which one at least can be no thousands; and
-    whether points stand between thousands.
-    """
+    """Yield columns of numbers with decimal commas, and if points separate their thousands."""
     names = rows[0] if rows else []
     for i, name in enumerate(names):
         cells = [row[i] for row in rows[1:] if len(row) == len(names) and row[i]]
@@ -449,7 +454,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a line feed may follow a return 
 
 
 class CsvColumn(NamedTuple):
-    """A column of a file. ``made``: why its name is not the file's own; empty where it is."""
+    """A column of a file. ``made``: the reason that its name is not from the file; empty if it is."""
 
     name: str
     made: str = ""
@@ -457,9 +462,14 @@ class CsvColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's columns, by its header or its first row. ``size``: the bytes, and ``lines`` the lines, in
-    front of the first row; ``feeds``: lines end in line feeds, at which a file can be cut, unless it is
-    ``packed``. ``length``: bytes of the file as it lies there.
+    """A file's columns, by its header or its first row.
+
+    Attributes:
+        size: the bytes before the first row.
+        lines: the lines before the first row.
+        feeds: lines end in line feeds, at which a file can be cut unless it is ``packed``.
+        packed: the file is compressed.
+        length: the file's bytes on disk.
     """
 
     columns: tuple[CsvColumn, ...]
@@ -473,7 +483,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A line that cannot be read: why, and what to do."""
+    """A line that cannot be read: the reason, and what to do."""
 
     line: int
     why: str
@@ -505,10 +515,10 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Records of a file: those behind the first line feed that ends at ``start`` or later, up to such a line
-    feed at ``end``; None for all that follows in the file.
+    """Records of a file: from the first line feed at or after ``start`` to the first at or after ``end``.
 
-    ``skip``: bytes in front of the first record; ``line``: the number of its line. ``size``: bytes on disk.
+    ``end`` None: to the end of the file. ``skip``: the bytes before the first record; ``line``: the number
+    of its line; ``size``: bytes on disk.
     """
 
     path: str
@@ -520,19 +530,19 @@ class Stretch:
     form: Form = PLAIN
 
     def pieces(self) -> Iterator[Piece]:
-        """The records, in pieces. Raises OpenEndError where the stretch ends within a cell."""
+        """Yield the records in pieces. Raises OpenEndError if the stretch ends within a cell."""
         with opened(self.path) as (file, _):
             text = as_utf8(lines_between(file, self.start, self.end), self.form.encoding)
             behind = _behind(text, self.skip)
             yield from pieces(behind, self.line, whole=self.end is None, marks=self.form.marks)
 
     def at_line(self, line: int) -> Stretch:
-        """The stretch, its first line numbered so."""
+        """Return the stretch with the number of its first line."""
         return replace(self, line=line)
 
 
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
-    """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
+    """Cut the rows of a file into stretches of about ``size`` bytes; a compressed file is one stretch."""
     length = header.length
     in_one = header.packed or header.size > size or not (header.feeds and header.form.can_be_cut)
     count = 1 if in_one else max(1, length // size)
@@ -544,15 +554,15 @@ def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
 
 
 def whole(parts: Sequence[Stretch]) -> Stretch:
-    """All stretches of a file as one."""
+    """Join all stretches of a file."""
     return replace(parts[0], end=None, size=sum(part.size for part in parts))
 
 
 def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
-    """The header of a file, which is its first line that is not blank, or is made for its first row; None if
-    there is none. ``dialect``: what is known of how the file is written.
+    """Read the header of a file from its first non-blank line, or make one for its first row.
 
-    Raises DataError where it cannot be read.
+    ``dialect``: the known part of the dialect. Returns None if there is no such line. Raises DataError if it
+    cannot be read.
     """
     with opened(path) as (file, length):
         raw = lines_between(file, 0, None)
@@ -580,8 +590,9 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
 
 
 def _behind_titles(blocks: Iterator[bytes], count: int) -> tuple[int, Iterator[bytes]]:
-    """The bytes of a mark of the byte order and of ``count`` lines, and the text behind them, whose first
-    block is long enough to tell its form.
+    """Skip a byte order mark and ``count`` lines: their bytes, and the text after them.
+
+    The text's first block is long enough to detect its form.
     """
     text = next(blocks, b"")
     size = len(BOM) if text.startswith(BOM) else 0
@@ -597,7 +608,7 @@ def _behind_titles(blocks: Iterator[bytes], count: int) -> tuple[int, Iterator[b
 
 
 def _columns(path: str, first: CsvRecord, form: Form, names: Sequence[str]) -> tuple[CsvColumn, ...]:
-    """The columns of a file, by its first record that is not blank; ``names``: those that a person states."""
+    """Return the columns of a file by its first non-blank record. ``names``: those that a person states."""
     if first.cells is None:
         row = "header" if form.has_header else "first row"
         raise DataError(
@@ -619,8 +630,7 @@ def _columns(path: str, first: CsvRecord, form: Form, names: Sequence[str]) -> t
 
 
 def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
-    """The columns of a header: one without a name is named by its place, one whose name stands
-    before by how often it does, each so that it has no other's name.
+    """Name the columns of a header; nameless ones by position, repeated ones by number, all distinct.
 
     >>> [column.name for column in named(["", "price", "price", "price_2", ""])]
     ['column_1', 'price', 'price_3', 'price_2', 'column_5']
@@ -643,7 +653,7 @@ def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
 
 
 def _behind(texts: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """A text without its first bytes."""
+    """Drop the first bytes of a text."""
     for text in texts:
         yield text[size:]
         size = max(0, size - len(text))

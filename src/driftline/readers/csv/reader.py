@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
-    """The reader, with the dates of its text columns that have a pattern; other texts are a field beside."""
+    """Read the dates of text columns that have a pattern; other texts become a second field."""
     return _with_split_columns(
         reader,
         {
@@ -85,9 +85,12 @@ def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
 
 
 def by_kinds(reader: ColumnReader, types: Mapping[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
-    """The reader, with the cells of some text columns by their own types.
+    """Read the cells of some text columns by their own types.
 
-    ``types``: those of each column, by its name; ``signs``: those in numbers.
+    Args:
+        reader: the reader.
+        types: the types of each column, by name.
+        signs: the signs in numbers.
     """
     return _with_split_columns(
         reader,
@@ -117,8 +120,9 @@ def _with_split_columns(reader: ColumnReader, columns: Mapping[str, SplitColumn]
 
 
 class SplitColumn(NamedTuple):
-    """The ``fields`` that a column of texts is, and ``read``, which makes their values of the texts: null
-    where a text is another field's.
+    """The ``fields`` of a text column, and ``read``, which converts the texts to their values.
+
+    A value is null if its text belongs to another field.
     """
 
     fields: Sequence[Field]
@@ -127,7 +131,7 @@ class SplitColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitTexts:
-    """Reads the rows of another reader, with some ``columns``, by name, split into fields of their name."""
+    """Reads the rows of another reader, with some ``columns`` split into fields of the same name."""
 
     texts: ColumnReader
     columns: Mapping[str, SplitColumn]
@@ -149,7 +153,7 @@ class SplitTexts:
 
     @cached_property
     def struct(self) -> Struct:
-        """The types of the columns, and of the fields of those that are split."""
+        """The types of the columns, and of the fields of split ones."""
         fields: list[Field] = []
         for f in self.texts.struct.fields:
             split = self.columns.get(f.name)
@@ -157,7 +161,7 @@ class SplitTexts:
         return Struct(tuple(fields))
 
     def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part."""
+        """Yield the rows of a part."""
         names = [f.name for f in self.struct.fields]
         for rows in self.texts.rows(part):
             arrays: list[pa.Array] = []
@@ -175,8 +179,10 @@ Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types]], ...]
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
-    """A file with its header, in stretches. ``types``: those that each
-    column may have, once it was looked at; ``escaped``: a backslash may escape its quotes.
+    """A file with its header, in stretches.
+
+    ``types``: the possible types of each column, once it was looked at; ``escaped``: a backslash may escape
+    its quotes.
     """
 
     path: str
@@ -188,10 +194,14 @@ class CsvFile:
 
 @dataclass(frozen=True, slots=True)
 class CsvSample:
-    """The observation of a stretch. ``types``: those that each column may have; ``lines``: how
-    many; ``open_end``: it is cut off within a cell, or begins there; ``wrong``: what cannot be
-    read, with its line, counted in the stretch; ``escaped``: cells may close only where a
-    backslash escapes quotes.
+    """The observation of a stretch.
+
+    Attributes:
+        types: the possible types of each column.
+        lines: their number.
+        open_end: the stretch is cut off within a cell, or begins there.
+        wrong: the text that cannot be read, with its line, counted in the stretch.
+        escaped: cells may close only where a backslash escapes quotes.
     """
 
     types: Sequence[Types]
@@ -202,8 +212,12 @@ class CsvSample:
 
 
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
-    """Observe the rows of a stretch: by the ``test``, the types that each column could have of those
-    among its ``types``.
+    """Observe the rows of a stretch.
+
+    Args:
+        stretch: the stretch.
+        types: the candidate types of each column.
+        test: finds the types that fit.
     """
     lines, escaped = 0, False
     try:
@@ -227,10 +241,10 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
 
 
 def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
-    """The files with the types that their columns may have, none if all are ``strings``, in stretches that
-    begin and end with whole records, numbered by lines.
+    """Find the possible types of the files' columns, none if all are ``strings``.
 
-    Raises DataError for a byte that is not UTF-8, and for a record that is too long.
+    The files' stretches then begin and end with whole records, numbered by lines. Raises DataError for a
+    byte that is not UTF-8, and for a record that is too long.
     """
     types: Types = frozenset() if strings else ALL
     finished: dict[int, CsvFile] = {}
@@ -252,7 +266,7 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
 
 
 def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvSample]:
-    """A look at each of some stretches, in order: here if there is little to read, else in tasks."""
+    """Look at stretches, in order: in this process if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
     if is_small(context, sum(sizes)):
         return [look(stretch, types, test) for stretch, types in work]
@@ -271,7 +285,7 @@ def _look_share(
 
 
 def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
-    """The file as it was seen; None where it cannot be read in these stretches."""
+    """Return the file as it was seen; None if it cannot be read in these stretches."""
     if any(look.open_end for look in looks):
         return None
     line, stretches = file.stretches[0].line, []
@@ -296,8 +310,13 @@ _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 @dataclass(frozen=True, slots=True)
 class CsvReader:
-    """Files with one header. ``struct``: the types of their columns; ``label``: the first of them;
-    ``escaped``: one in which a backslash may escape quotes; ``numbered``: its rows have their lines.
+    """Files with one header.
+
+    Attributes:
+        struct: the types of their columns.
+        label: the first of the files.
+        escaped: a file in which a backslash may escape quotes.
+        numbered: the rows have line numbers.
     """
 
     struct: Struct
@@ -308,7 +327,7 @@ class CsvReader:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes of each stretch."""
+        """The bytes of each stretch."""
         return [stretch.size for stretch in self.stretches]
 
     @property
@@ -317,7 +336,7 @@ class CsvReader:
         return [stretch.path for stretch in self.stretches]
 
     def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a stretch, and what is none."""
+        """Yield the rows of a stretch, and the records that are none."""
         names = [f.name for f in self.struct.fields]
         types = [arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]
@@ -331,10 +350,10 @@ class CsvReader:
 def csv_readers(
     spark: SparkSession, files: Sequence[str], dialect: Dialect = ANY, *, strings: bool
 ) -> list[CsvReader]:
-    """Readers of CSV files with a header line each; files with the same header are read together.
+    """Find the readers of CSV files with a header line each; equal headers share a reader.
 
-    ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
-    for a file that cannot be read.
+    ``dialect``: the known part of the dialect; ``strings``: every cell stays text. Raises DataError for a
+    file that cannot be read.
     """
     by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
     headers = {file: header for file, header in by_file if header is not None}
@@ -348,7 +367,7 @@ def csv_readers(
 
 
 def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
-    """A reader of files with one header."""
+    """Build a reader of files with one header."""
     by_column = zip(*(file.types for file in files), strict=True)
     types = [STRING if strings else type_of(parts) for parts in by_column]
     names = files[0].header.columns
@@ -365,9 +384,11 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
 class FoundCsv(FoundReaders):
     """The readers of CSV files for a table.
 
-    ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
-    and those that the table or its settings have for them; ``patterns``: those of dates, by column; ``keys``:
-    columns whose cells count by their own types.
+    Attributes:
+        written: readers by the files alone, read by the ``dialect``.
+        wanted: the types of their columns, and those that the table or its settings have for them.
+        patterns: date patterns, by column.
+        keys: columns whose cells count by their own types.
     """
 
     dialect: Dialect = ANY
@@ -388,7 +409,7 @@ class CsvFiles:
     def __call__(
         self, expected: ExpectedField, settings: Settings, before: FoundReaders | None = None
     ) -> FoundCsv:
-        """Find the readers for a table. Raises as `csv_readers` does."""
+        """Find the readers for a table. Raises the errors of `csv_readers`."""
         if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
             try:
                 written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
@@ -407,7 +428,7 @@ class CsvFiles:
 
 
 def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
-    """Notes on the marks of the files that these alone have told, and hints at their dates."""
+    """Return notes on the detected dialect of the files, and hints at their dates."""
     dialect = settings.csv
     forms = {part.form: reader for reader in readers for part in reader.stretches}
     on_marks = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
@@ -420,7 +441,7 @@ def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
 
 
 def _kept_as_text(readers: Sequence[CsvReader], expected: ExpectedField, settings: Settings) -> Iterator[str]:
-    """Notes on columns that stay text, because the table has them so, whatever the settings say."""
+    """Yield notes on columns that stay text in this table, whatever the settings say."""
     kept: dict[str, dict[str, None]] = {"double": {}, "timestamptz": {}}
     for reader in readers:
         fields, has_signs = reader.struct.fields, settings.csv.signs != Signs()
@@ -434,7 +455,7 @@ def _kept_as_text(readers: Sequence[CsvReader], expected: ExpectedField, setting
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
-    """Notes on the names of columns that are not their file's own."""
+    """Yield notes on column names that are not from the file."""
     made_names = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
     and_others = f"; and {len(made_names) - _MADE} more" if len(made_names) > _MADE else ""
     if made_names:
@@ -442,18 +463,18 @@ def _made_names(reader: CsvReader) -> Iterator[str]:
 
 
 def _escaped(reader: CsvReader) -> Iterator[str]:
-    """The flag that reads quotes behind backslashes."""
+    """Yield the flag that reads quotes after backslashes."""
     if reader.escaped:
         flags = Dialect(escape=BACKSLASH.decode()).flags
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
 def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, settings: Settings) -> FoundCsv:
-    """The readers with the number types that a table declares, and the dates that its ``settings`` do.
-    ``expected``: its fields.
+    """Adapt the readers to the number types that a table declares, and to the dates of its ``settings``.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
-    of its field exactly. Where the table has a string column alone, a text stays as it is written.
+    of its field exactly. If the table has only a string column, a text stays as written. ``expected``: the
+    table's fields.
     """
     patterns, dates = patterns_of(settings.contract), settings.dates
     keys = _keys(expected, settings)
@@ -481,7 +502,7 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, sett
 
 
 def _keys(expected: ExpectedField, settings: Settings) -> frozenset[str]:
-    """The fields of the key for which the table has other columns than one of texts."""
+    """Return the key fields for which the table has more than a text column."""
     keys = (name for name, contract in settings.contract.fields.items() if contract.role == KEY)
     return frozenset(n for n in keys if not expected.fields.get(n, UNKNOWN).types <= {STRING})
 
@@ -489,7 +510,7 @@ def _keys(expected: ExpectedField, settings: Settings) -> frozenset[str]:
 def _split(
     spark: SparkSession, texts: CsvReader, reader: ColumnReader, keys: Collection[str]
 ) -> ColumnReader:
-    """The ``reader`` of these ``texts`` with the cells of text columns of ``keys`` by their own types."""
+    """Read cells of the text columns of ``keys`` by their own types."""
     fields = texts.struct.fields
     among = [KINDS if f.name in keys and f.type == STRING else frozenset() for f in fields]
     if not any(among):
@@ -504,9 +525,10 @@ def _split(
 def _with_texts(
     reader: CsvReader, expected: ExpectedField, patterns: Patterns, settings: Settings
 ) -> CsvReader:
-    """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
-    written is text for them, and for a key whatever it is. So is all of a column whose dates have a pattern,
-    and without ``dates`` each that has some.
+    """Keep text for fields that have only string columns in the table.
+
+    That applies to values that print otherwise than written, to all values of a key, to columns with a date
+    pattern, and without ``dates`` to all dates.
     """
 
     grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
@@ -525,7 +547,7 @@ def _with_texts(
 
 
 def _wanted(f: Field, expected: ExpectedField, patterns: Patterns, dates: str) -> Types:
-    """The types that a field's texts alone do not show: numbers of its columns, instants by a setting."""
+    """Return types that texts alone do not show: numbers of the field's columns, instants by a setting."""
     types = expected.fields.get(f.name, UNKNOWN).types
     if dates == "instant" and f.type == STRING and types != {STRING} and f.name not in patterns:
         types |= {TIMESTAMP}
@@ -534,7 +556,7 @@ def _wanted(f: Field, expected: ExpectedField, patterns: Patterns, dates: str) -
 
 
 def _with_types(reader: CsvReader, parts: Sequence[Sequence[Types]]) -> CsvReader:
-    """The reader with the narrowest of the types that every part could have, where there is one."""
+    """Give each column the narrowest type that every part can have, if there is one."""
     fields = []
     for f, column_types in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
         common = sorted(
