@@ -277,7 +277,7 @@ class Checkpoint:
         self._write({"uuid": uuid, "follows": follows})
 
     def remember_topics(self, ids: Mapping[str, str]) -> None:
-        """Keep the ids of topics, which tell them from later topics of the same names."""
+        """Keep the ids of topics, to distinguish them from later topics with the same names."""
         self._write({"topics": {**self.topics, **ids}})
 
     def claim(self, table: str, source: str) -> None:
@@ -304,8 +304,9 @@ class Checkpoint:
             self._write(claim)
 
     def remember(self, uuid: str | None, number: int) -> None:
-        """Keep what is known from the first commit on: the table's uuid, which tells it from a later table of
-        the same name, and the ``number`` of the batch.
+        """Keep what is known from the first commit on: the table's uuid, and the ``number`` of the batch.
+
+        The uuid distinguishes the table from a later one with the same name.
         """
         entries = {"uuid": self.uuid or uuid, "since": number if self.since is None else self.since}
         if not entries.items() <= self._known.items():

@@ -41,7 +41,7 @@ class ListedFile(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The path that the file has by itself, whatever it is called by."""
+        """The file's canonical path, whatever name it was found by."""
         return self.real or self.path
 
     @property

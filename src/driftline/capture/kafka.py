@@ -69,7 +69,7 @@ class Topics:
         return _resume(resumption)
 
     def check(self) -> None:
-        """Raise DataError if a topic was created anew."""
+        """Raise DataError if a topic was created again."""
         if again := ", ".join(self._made_again()):
             raise DataError(
                 f"topic {again} was deleted and created again: the offsets of the last batch do not apply to it",
@@ -238,17 +238,16 @@ class Kafka:
         return (epoch,)
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
-        """Open a micro-batch. Raises DataError if a topic was created anew: an empty batch has no later
-        check.
+        """Open a micro-batch.
+
+        Raises DataError if a topic was created again: an empty batch has no later check.
         """
         self._check_topics()  # a batch with nothing in it has no commit
         self._lost = None
         return self.values(frame)
 
     def check(self, epoch: int) -> None:
-        """Raise DataError if a topic was created anew; and note the offsets that were deleted before they
-        were read.
-        """
+        """Raise DataError if a topic was created again, and note offsets deleted before the read."""
         self._check_topics()
         self._lost = self._gone(epoch)  # before the commit: a committed batch is not looked at again
 
@@ -323,7 +322,7 @@ class Kafka:
         return None
 
     def _made_again(self) -> DataError | None:
-        """The error for a topic that was created anew; None if Kafka deleted the records itself."""
+        """Return the error for a topic that was created again; None if Kafka deleted the records itself."""
         try:
             with suppress(Py4JJavaError):
                 self._check_topics()

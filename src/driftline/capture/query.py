@@ -116,7 +116,7 @@ class Flow(Protocol):
         ...
 
     def contents(self, number: int) -> dict[str, Any]:
-        """The parts of a batch, by which the table tells it from others; empty if nobody knows."""
+        """Return the parts of a batch, by which the table distinguishes it from others; empty if unknown."""
         ...
 
     def fingerprints(self, number: int) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class Flow(Protocol):
         ...
 
     def left(self) -> DriftlineError | None:
-        """The error for data that was not delivered when the stream ended by itself; None if all was."""
+        """Return the error for undelivered data after the stream ended on its own; None without any."""
         ...
 
     def end(self) -> None:

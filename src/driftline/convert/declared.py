@@ -138,7 +138,7 @@ _MICROS = {"s": 10**6, "ms": 10**3}
 
 
 def _is_far(values: pa.Array) -> NDArray[np.bool_]:
-    """Which moments are further away than microseconds count: some 290,000 years."""
+    """Flag moments that microseconds cannot reach, some 290,000 years from 1970."""
     most = (2**63 - 1) // _MICROS[values.type.unit]
     units = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     far: NDArray[np.bool_] = (units > most) | (units < -most)

@@ -269,10 +269,10 @@ def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], p
 
 
 class Plans(NamedTuple):
-    """The plans for the typed values of the rest, and for JSON's beside them.
+    """The plans for the typed values of the rest, and for its JSON values.
 
-    They are batches of their own, because no single plan tells JSON objects from typed maps and structs of
-    the same field.
+    They are batches of their own, because no single plan can distinguish JSON objects from typed maps and
+    structs of the same field.
     """
 
     of_typed: Plan

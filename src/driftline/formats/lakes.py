@@ -107,7 +107,7 @@ class Catalog(Protocol):
 
     @property
     def has_views(self) -> bool:
-        """True if Spark's views can be kept beside the tables."""
+        """True if the catalog can also keep Spark's views."""
         ...
 
     def sync_view(self, name: str) -> None:

@@ -89,8 +89,10 @@ class Slices:
     def tasks(
         self, spark: SparkSession, live: pa.Table, rows: LiveRowMaker, rows_left: RowsLeft | None = None
     ) -> PartTasks:
-        """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
-        what ``rows`` makes them of. ``rows_left``: rows of the table that they write anew.
+        """Return tasks that make the ``live`` rows.
+
+        ``live`` has their ascending numbers in its column ``row``, and what ``rows`` makes them of.
+        ``rows_left``: rows of the table that the tasks rewrite.
         """
         live_parts = self._live_parts(live)
         sizes = [part.size for part, _ in live_parts]
@@ -213,7 +215,7 @@ def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _WithRowsLeft:
-    """Makes rows of ``parts`` slices, and beside each a share of the rows that tasks write anew."""
+    """Makes rows of ``parts`` slices, each with a share of the rows that tasks rewrite."""
 
     maker: RowMaker[int]
     parts: int
@@ -299,10 +301,11 @@ class WornFile:
 
 
 def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) -> list[WornFile]:
-    """The files that a batch of ``size`` bytes writes anew: as many as have no more bytes left than that, and
-    a constant; those with the least left for each row that is gone come first.
+    """Choose the files that a batch of ``size`` bytes rewrites.
 
-    ``can_move``: returns False for the path of a file whose values another file would not have as they are.
+    Together they have no more bytes left than the batch, plus a constant; those with the least left for each
+    deleted row come first. ``can_move``: returns False for the path of a file whose values another file
+    would change.
     """
     spare, taken, touched = size + _ALWAYS, [], list(files)
     small = Counter(file.folder for file in touched if file.size < _SMALL)

@@ -429,7 +429,7 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """The offsets of lists among all items; a copy, because Arrow takes no slice beside a mask."""
+    """Copy the offsets of lists among all items, because Arrow takes no slice together with a mask."""
     return pa.array(array.offsets.to_numpy())
 
 

@@ -127,7 +127,7 @@ def _readings(
 
 
 def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
-    """The rows of the table, without those that only tell of a delete."""
+    """Return the rows of the table, without those that only record a delete."""
     rows, mark = table.read_readable(), own_column(struct, DELETED_KIND)
     return rows if mark is None else rows.where(f"NOT coalesce({name(mark.name)}, false)")
 

@@ -354,7 +354,7 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
 
 
 def _notes(preview: Resolved, asked: str, settings: Settings) -> Sequence[str]:
-    """The notes of a dry run, beside its counts."""
+    """Return the notes of a dry run, in addition to its counts."""
     if preview.converts_none:
         return [_way_out(preview, asked, settings)]
     return list(_notes_on_offsets(preview, settings.dates))

@@ -77,9 +77,7 @@ class View(Shown):
 
     @property
     def not_folded(self) -> tuple[Path, ...]:
-        """The drifted fields that are no column of the view: fields of objects that are text there, and words
-        beside a map.
-        """
+        """The drifted fields that are not folded: objects that are text there, and words next to a map."""
         folded = {f.path for f in self.fields}
         return tuple(path for path in self.drifted if path not in folded)
 

@@ -149,10 +149,10 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _sheet_xml(content: bytes, sheet: str) -> bytes:
-    """The XML of a sheet, for what calamine does not tell.
+    """Return the XML of a sheet, for what calamine does not report.
 
-    A cell with an error, such as `#N/A`, is empty there; a date before the epoch, whose number is below 0, is
-    a time without its day.
+    A cell with an error, such as `#N/A`, is empty there; a date before the epoch, whose number is below 0,
+    is a time without its day.
     """
     with zipfile.ZipFile(BytesIO(content)) as archive:
         return archive.read(_part(archive, sheet))

@@ -57,7 +57,7 @@ def _installed() -> bool:
 
 
 class Outbox:
-    """Sends messages in order, from a thread beside the work; only the end of the process waits for it.
+    """Sends messages in order from a thread of its own; only the end of the process waits for it.
 
     ``name``: its name in the log, which gets one line for a series of failures.
     """

@@ -179,7 +179,7 @@ def unopened_types() -> tuple[str, ...]:
 
 
 def reads_bare_structs() -> bool:
-    """True if the Spark of this process tells a null struct from one of which a file has no asked field."""
+    """True if this process's Spark distinguishes a null struct from one without any requested field."""
     return _running_release().bare_structs
 
 

@@ -49,7 +49,7 @@ class ColumnFiles(Source):
     messages: MessagesOf | None = None
 
     def reads_messages(self, row_key: RowKey) -> bool:
-        """True if there is a reader of them; for a patch it has to tell nulls."""
+        """True if there is a reader of messages; for patches it has to distinguish nulls."""
         return self.messages is not None and not (row_key.patch and self.messages is row_messages)
 
     def open(

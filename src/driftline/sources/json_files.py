@@ -138,7 +138,7 @@ class JsonScan(BatchScan):
         return self._numbered()._first_lines()
 
     def _numbered(self) -> JsonScan:
-        """The scan with the numbers of the splits' first lines, if rows tell their lines.
+        """Return the scan with the line numbers of its splits, if rows record their lines.
 
         Observing numbers them too, but a speculated plan makes the rows in the same pass.
         """

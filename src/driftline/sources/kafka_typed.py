@@ -136,7 +136,7 @@ class KafkaTyped(Source):
     metadata: bool = False
 
     def reads_messages(self, row_key: RowKey) -> bool:
-        """True but for patches by Protobuf's messages, of which texts do not tell nulls."""
+        """True except for patches in Protobuf, whose texts cannot distinguish nulls."""
         return self.wire.format == "avro" or not row_key.patch
 
     def open(

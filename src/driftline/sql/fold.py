@@ -274,8 +274,9 @@ class Fold:
         return f"if({x} is null, null, regexp_extract({array}, {literal(_INSIDE)}, 1))"
 
     def _text(self, type_: Type, x: str) -> str:
-        """The text of a value that shares no type with those beside it; JSON if it is nested, whose bytes are
-        base64, as they are here.
+        """Return the text of a value that shares no type with its siblings.
+
+        A nested value becomes JSON, with bytes as base64, as they are here.
         """
         if isinstance(type_, Primitive) and type_.name in ("binary", "fixed"):
             return f"translate(base64({x}), concat(chr(13), chr(10)), '')"  # Spark 3.5 breaks its lines

@@ -61,7 +61,7 @@ class LakeStats(Shown):
 
     @property
     def waiting(self) -> tuple[Stats, ...]:
-        """The tables beside which records wait in quarantine, or values in the rest."""
+        """The tables with records waiting in quarantine, or values in the rest."""
         return tuple(table for table in self.tables if table.quarantined or table.rest)
 
     def to_dict(self) -> LakeStatsJson:

@@ -202,7 +202,7 @@ class TypeShare:
 
     @property
     def name(self) -> str:
-        """The types as people read them; several if they cannot be told apart."""
+        """The types as people read them; several if they cannot be distinguished."""
         return " or ".join(outline(t) for t in self.types)
 
     def to_dict(self) -> TypeShareJson:

@@ -33,7 +33,7 @@ class SentChange(NamedTuple):
 
 
 def changes_in(envelope: str, message: Row) -> Sequence[SentChange]:
-    """The changes that a message tells of; none for one that says nothing of a row. Raises UnreadMessage."""
+    """Return the changes in a message; none if it changes no row. Raises UnreadMessage."""
     return _READERS[envelope](message)
 
 
@@ -164,7 +164,7 @@ def _canal_rows(rows: Any, types: Mapping[str, str]) -> list[Row]:
 
 
 def _of_type(value: Any, type_text: str) -> Any:
-    """The value of a column whose type is told: a number, a label, or the text as it is."""
+    """Return the value of a column of known type: a number, a label, or the text unchanged."""
     if not isinstance(value, str):
         return value
     if _NUMERIC.match(type_text) and re.match("-?[0-9]", value):
@@ -242,7 +242,7 @@ def _dms_time(text: Any) -> str | None:
 
 
 def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> SentChange:
-    """The change of a row that has Debezium's fields beside its own. Raises UnreadMessage."""
+    """Return the change in a row that has Debezium's fields among its own. Raises UnreadMessage."""
     letter, gone = message.get("__op"), message.get("__deleted")
     if letter not in ("c", "u", "r", "d", None) or str(gone) not in (
         "true",

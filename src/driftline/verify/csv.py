@@ -181,7 +181,7 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Head:
-        """The part of a text that tells how it is written."""
+        """Read the part of a text that shows its dialect."""
         begin = text[: _LOOKED + 1].encode(errors="surrogateescape")
         return cls(begin[:_LOOKED].decode(errors="surrogateescape"), len(begin) >= _LOOKED)
 

@@ -307,7 +307,7 @@ NAMED_TYPES = {
 
 
 def decoded(value: Any, schema: Any) -> Any:
-    """A value as its schema tells it. Raises Unreadable."""
+    """Decode a value by its schema. Raises Unreadable."""
     if value is None or schema is None:
         return value
     if not isinstance(schema, dict):

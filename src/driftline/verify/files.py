@@ -236,9 +236,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:
-    """True if the first line that is not blank is a JSON object by itself and none spans lines, or if all are
-    blank.
-    """
+    """True if the first non-blank line is one JSON object and none spans lines, or if all are blank."""
     with opened(file) as f:
         if is_of_objects(f.read(BEGINNING), is_whole=False):
             return False

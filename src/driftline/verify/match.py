@@ -355,8 +355,7 @@ def _unwrapped(stored: Any, dim: int) -> Any:
 
 
 def _aligned(stored: Any, dim: int, v: list[Any], settings: ValueSettings) -> tuple[int, list[Any]] | None:
-    """The list of the column that stands position by position beside
-    ``v``, and the dimension of its elements.
+    """Return the column's list that aligns with ``v`` by position, and the dimension of its elements.
 
     A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
     """
@@ -407,9 +406,7 @@ class MissingRecords:
 
 @dataclass(frozen=True, slots=True)
 class ExtraRows:
-    """``n`` equal rows, or records in quarantine, that no record is
-    left for, beside ``held`` for which one is.
-    """
+    """``n`` equal rows, or quarantined records, without a record, next to ``held`` ones that have one."""
 
     n: int
     text: str

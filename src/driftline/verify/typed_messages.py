@@ -26,7 +26,7 @@ _UNITS = {"millis": 3, "micros": 6, "nanos": 9}
 
 
 def as_message(read: Read) -> Read:
-    """A row as a message; where it is a key beside a value that is null, the null is told."""
+    """Return a row as a message; for a key with a null value, the null is reported."""
     if read.record is None:
         return read
     message = as_json(read.record)
@@ -77,7 +77,7 @@ def _name(key: Any) -> str:
 
 
 def avro_messages(path: str) -> Iterator[Read]:
-    """The records of an Avro file, whose types are told by Kafka Connect's names too. Raises DataError."""
+    """Yield the records of an Avro file, typed by Kafka Connect's names too. Raises DataError."""
     from fastavro import block_reader, parse_schema, schemaless_reader
 
     if not readable(path, "avro"):

@@ -273,7 +273,7 @@ class ColumnMatching:
         return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
 
     def rows(self, unmatched: Unmatched) -> RDD[dict[str, Any]] | None:
-        """The rows that no record equals, read again; None if Arrow cannot tell them apart."""
+        """Read again the rows that no record equals; None if Arrow cannot distinguish them."""
         if not unmatched.has_rows:
             return self._context.emptyRDD()
         if None in self._columns.shapes:

@@ -445,9 +445,7 @@ def last_changes(properties: Mapping[str, str]) -> tuple[PastChange, ...]:
 
 
 def is_noted(now: Mapping[str, str], drafted: Mapping[str, str]) -> bool:
-    """True if the last change that the properties ``drafted`` tell of is among those that ``now`` tell of,
-    whatever came behind it.
-    """
+    """True if the last change in the properties ``drafted`` is among those in ``now``."""
     return any(
         _entry_key(change) == _entry_key(last) for last in _load(drafted)[-1:] for change in _load(now)
     )

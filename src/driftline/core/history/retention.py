@@ -111,9 +111,7 @@ def worth(least: int) -> int:
 
 
 def keeps(snapshot: Snapshot) -> bool:
-    """True if the snapshot only adds files: of rows, or of the positions of rows that are deleted; or if it
-    wrote rows of driftline's own files anew.
-    """
+    """True if the snapshot only adds data or delete files, or rewrote driftline's own files."""
     summary = snapshot.get("summary", {})
     # Of rewritten files only our own may become unreachable: `clean` knows their names, and nobody would take
     # care of those that others wrote.
@@ -180,9 +178,7 @@ def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> 
 
 
 def _held(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> set[int]:
-    """The snapshots that branches and tags name, that others beside the main branch came from, or that have
-    statistics.
-    """
+    """Return snapshots that branches and tags name, that begin other branches, or that have statistics."""
     ids = {s["snapshot-id"] for s in branch}
     named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
     beside = {

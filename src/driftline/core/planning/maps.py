@@ -260,7 +260,7 @@ MAP = MapOf(STRING)
 
 
 class FixedKeys(Enum):
-    """The keys of a field's structs that get no more columns, because a map beside them has these keys."""
+    """The keys of a field's structs that get no more columns, because a map next to them has these keys."""
 
     none = "none"
     data = "all but words"
@@ -377,7 +377,7 @@ def _folded(field: FieldShape) -> FieldShape:
 
 
 def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
-    """True if the field has its words in a struct and its other keys in a map beside it.
+    """True if the field has its words in a struct and its other keys in a map.
 
     The words' values then differ in kind from those that made the map. Otherwise the struct is one that
     turned out to be a map, and the map has all keys.
@@ -421,7 +421,7 @@ def _is_object(facet: Facet, profile: Profile) -> bool:
 def _verdict(
     records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> MapVerdict | None:
-    """The reason the objects become a map by themselves, if they do."""
+    """Return the reason that the objects become a map without a setting, if they do."""
     # A hint for a field inside says that the keys are names.
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
     if decided or contract.needed or not policy.keeps_all:

@@ -50,7 +50,7 @@ def _missing(struct: Struct, column: Field) -> Iterable[AddColumn]:
 
 
 def asks_for_place(names: Collection[str]) -> bool:
-    """True if some of the fields say where a record stood."""
+    """True if some of the fields give a record's place."""
     return not PLACE.keys().isdisjoint(names)
 
 

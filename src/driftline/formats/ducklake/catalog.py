@@ -317,8 +317,10 @@ class CatalogDatabase:
             connection.set_home(Home.new(os.path.realpath(self.target)))
 
     def _has_journal(self) -> bool:
-        """True where SQLite's journal lies beside the file: if its writer died in a COMMIT, only a connection
-        that may write can roll that back, and no other can read.
+        """True if SQLite's journal lies next to the file.
+
+        If its writer died in a COMMIT, only a connection that may write can roll that back, and no other can
+        read.
         """
         return self.kind == "sqlite" and Path(f"{self.target}-journal").exists()
 

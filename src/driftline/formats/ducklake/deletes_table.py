@@ -47,7 +47,7 @@ _ENDLESS = 2**62  # bytes: no file is divided
 
 
 class DeletesTable:
-    """The table of deletes beside the table ``name``, as a transaction reads and writes it.
+    """The table of deletes that belongs to the table ``name``, as a transaction reads and writes it.
 
     ``uuid``: of the table; ``snapshot``: the one that the transaction began on, None for a new table. Raises
     DataError where another table has its name.

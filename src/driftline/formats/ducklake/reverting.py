@@ -46,8 +46,9 @@ _OF_FILES = {"ducklake_file_column_stats", "ducklake_file_partition_value", "duc
 
 
 def last_batch(connection: Connection, name: str) -> LastBatch | None:
-    """The batch that made the newest snapshot that changed a table's rows; None if it wrote rows anew, or
-    another did, or if the table was altered since.
+    """Return the batch of the newest snapshot that changed a table's rows.
+
+    None if it only rewrote rows, if another writer changed them, or if the table was altered since.
     """
     table = find(connection, name, latest(connection))
     if table is None:
@@ -75,8 +76,9 @@ def last_batch(connection: Connection, name: str) -> LastBatch | None:
 
 
 def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] | None:
-    """The batch of the newest snapshot that changed the table's rows, the snapshot, and how many rows it only
-    wrote anew; None if it took no file away.
+    """Return the batch that last changed the table's rows, its snapshot, and how many rows it only rewrote.
+
+    None if it removed no file.
     """
     ours = re.compile(rf"(?:^|,)(\w+):{table}(?=,|$)")
     begun = {
@@ -204,8 +206,9 @@ def take_back(
     snapshot: int,
     returning: Sequence[ReturningFile],
 ) -> None:
-    """End the rows of a snapshot, and its delete files; rows of files and of the catalog that it ended begin
-    anew. Its source files count as not taken.
+    """End the rows and delete files of a snapshot, and restore the rows that it ended.
+
+    Its source files count as not ingested.
     """
     for place in ("ducklake_data_file", "ducklake_delete_file"):
         connection.end(place, head.snapshot, f"table_id = {table.id} AND begin_snapshot = {snapshot}")

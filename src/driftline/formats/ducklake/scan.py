@@ -76,7 +76,7 @@ def _register(connection: Connection, table: int, id_: int, rows: Sequence[Row])
 
 
 def own_mappings(connection: Connection, table: int) -> set[int]:
-    """The mappings of files that have field ids beside."""
+    """Return the mappings of files that also have field ids."""
     return {
         id_
         for (value,) in connection.rows(
@@ -168,7 +168,7 @@ def earlier_types(
 
 
 def _strange(old: str, new: str) -> bool:
-    """True if Spark does not read the old type as the new one by itself."""
+    """True if Spark does not read the old type as the new one without help."""
     return old != new and not (widens() and promotes(old, new) and new != "uint64")
 
 

@@ -74,7 +74,7 @@ class DuckLakeTable(DuckLakeReader):
         return self.catalog.read(lambda connection: versions_of(connection, self.name))
 
     def last_batch(self) -> LastBatch | None:
-        """The batch that changed rows last; None if it wrote rows anew, or another changed the table."""
+        """Return the batch that last changed rows; None if it rewrote them, or another writer did."""
         return self.catalog.read(lambda connection: last_batch(connection, self.name))
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:

@@ -412,8 +412,9 @@ class DuckLakeTransaction:
         return self._found.stored(self.row)
 
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
-        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
-        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """Remove found rows in the snapshot that adds the batch's rows.
+
+        Returns the remaining rows of worn files, which the batch, of ``size`` bytes, has to rewrite.
         """
         if not rows:
             return None
@@ -461,7 +462,7 @@ class DuckLakeTransaction:
         self._intent.sources = tuple(files)
 
     def include(self, transaction: DuckLakeTransaction) -> bool:
-        """True: the other transaction, of the same lake, is committed with this one, and not by itself."""
+        """Commit the other transaction, of the same lake, with this one; always True."""
         self._with.append(transaction)
         return True
 

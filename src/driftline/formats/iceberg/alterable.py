@@ -376,7 +376,7 @@ def _by_ids_of(drafted: Definition, after: Definition) -> Definition:
 
 
 def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[ColumnChange]:
-    """The identifier fields named anew with every update: Iceberg loses a nested one when it is renamed."""
+    """Set the identifier fields again with every update: Iceberg loses a nested one that is renamed."""
     paths = tuple(path for path, f in after.walk() if f.id in after.identifiers)
     has_own = any(isinstance(c, SetIdentifiers) for c in changes)
     return [*changes, SetIdentifiers(paths)] if changes and paths and not has_own else list(changes)

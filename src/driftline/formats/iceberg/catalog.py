@@ -68,7 +68,7 @@ class IcebergCatalog:
 
     @property
     def has_views(self) -> bool:
-        """True: most Iceberg catalogs keep Spark's views beside the tables."""
+        """True: most Iceberg catalogs also keep Spark's views."""
         return True
 
     def sql_name(self, name: str) -> str:

@@ -60,7 +60,7 @@ _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureExcep
 
 
 def begin(table: IcebergLoader, java: Any) -> Any:
-    """A Java transaction on a Java table, which is loaded anew for it.
+    """Begin a Java transaction on a freshly loaded Java table.
 
     Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
     """
@@ -480,9 +480,7 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
 
 
 def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) -> set[int]:
-    """The schemas, and for each of their columns the last that has it:
-    an undo goes by the widest type there was.
-    """
+    """Add, for each column of the schemas, the last schema that has it: undo needs the widest type it had."""
     last = {column: schema for schema in sorted(columns) for column in columns[schema]}
     staying: set[int] = set()
     to_add = columns.keys() & needed

@@ -81,7 +81,7 @@ def json_of(jvm: Any, java: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _mapper(jvm: Any) -> Any:
-    """The JSON mapper of Java, cached because each new one analyses its types anew."""
+    """Return Java's JSON mapper, cached because each new one analyses its types again."""
     return java_type(jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
 
 

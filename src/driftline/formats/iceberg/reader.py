@@ -53,7 +53,7 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
 
 
 def place(table: Any, name: str) -> str:
-    """The path of a file of this name beside the metadata of a Java ``table``."""
+    """Return the path of a file of this name next to the metadata of a Java ``table``."""
     return str(table.operations().metadataFileLocation(name))
 
 
@@ -66,7 +66,7 @@ def _read(path: str, io: Any) -> bytes:
 
 
 def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
-    """Write the last entries into a new file beside the metadata of a Java ``table``; returns its path."""
+    """Write the last entries into a new file next to the metadata of a Java ``table``; returns its path."""
     path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
     content = b"".join(_ENTRY.pack(*entry) for entry in list(entries.items())[-REMEMBERED:])
     disk = on_disk(path)

@@ -197,9 +197,9 @@ def _move_namespaces(database: Any, now: Callable[[str], str]) -> None:
 
 
 class PathRewriter:
-    """Writes metadata files of tables anew, with ``new`` in place of a folder ``old`` in their paths.
+    """Rewrites metadata files of tables, with ``new`` in place of a folder ``old`` in their paths.
 
-    ``files``: the path that each file had, to that of the one written anew.
+    ``files``: the new path of each rewritten file, by its old path.
     """
 
     def __init__(self, old: str, new: str, *, dry_run: bool) -> None:
@@ -222,7 +222,7 @@ class PathRewriter:
         return self.files.get(path) or self.moved(path)
 
     def table(self, location: str) -> None:
-        """Write the metadata of a table anew, with all that they name."""
+        """Rewrite the metadata of a table, with all files that it names."""
         metadata = self._json(location)
         for snapshot in metadata.get("snapshots", ()):
             if "manifest-list" in snapshot:
@@ -233,7 +233,7 @@ class PathRewriter:
         self.metadata_file(location)
 
     def metadata_file(self, location: str) -> None:
-        """Write one metadata file anew."""
+        """Rewrite one metadata file."""
         if location in self.files:
             return
         content = json.dumps(self._renamed(self._json(location))).encode()
@@ -334,7 +334,7 @@ class PathRewriter:
             ) from error
 
     def _write(self, path: str, content: bytes) -> None:
-        """Write the successor of a file, beside it."""
+        """Write the successor of a file next to it."""
         place = self.moved(path)
         folder, _, name = place.rpartition("/")
         target = f"{folder}/{self._successor(name)}"
@@ -343,7 +343,7 @@ class PathRewriter:
         self.files[path], self._sizes[path] = target, len(content)
 
     def _successor(self, name: str) -> str:
-        """The name of a file that is written anew: its ids are others, the form is the same."""
+        """Name the successor of a file: its ids are new, the form is the same."""
 
         # New names follow from the old ones and the new place, so a run that died is repeated and writes the
         # same files.

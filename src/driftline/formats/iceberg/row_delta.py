@@ -427,7 +427,7 @@ class DeletesBranch:
             yield path, pa.table({str(id_): columns.get(str(id_), pa.nulls(len(rows))) for id_ in ids})
 
     def rewrite(self, files: Iterable[tuple[str, pa.Table]], schema: Schema) -> None:
-        """Write files of deletes anew, each with these columns, named by their ids in ``schema``."""
+        """Rewrite files of deletes, each with these columns, named by their ids in ``schema``."""
         written, gone = [], []
         for path, columns in files:
             part = Schema(only(schema.struct, set(map(int, columns.column_names))), schema.id)

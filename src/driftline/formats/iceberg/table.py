@@ -79,7 +79,7 @@ class IcebergTable(IcebergReader):
         Retry(self.name).run(partial(self._deleted, column, value))
 
     def _deleted(self, column: str, value: str) -> None:
-        """Delete the rows once. Files that have others too are written anew by Spark."""
+        """Delete the rows once. Spark rewrites files that also have other rows."""
         java = begin(self, self.existing())
         where = java_type(self.jvm, "org.apache.iceberg.expressions.Expressions").equal(column, value)
         try:
@@ -109,7 +109,7 @@ class IcebergTable(IcebergReader):
         return past(self.metadata(java), read)
 
     def last_batch(self) -> LastBatch | None:
-        """The batch that made the current snapshot; None if it wrote rows anew, or another did."""
+        """Return the batch that made the current snapshot; None if it rewrote rows, or another writer did."""
         snapshot = self.existing().currentSnapshot()
         summary = {} if snapshot is None else text_map(self.jvm, snapshot.summary())
         if BATCH not in summary or (MOVED not in summary and int(summary.get("deleted-data-files", 0))):
@@ -150,9 +150,7 @@ class IcebergTable(IcebergReader):
         return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self.jvm, metadata).values())
 
     def branches(self) -> dict[str, set[int]]:
-        """The branches beside main that are not driftline's own, each with the ids of the columns that it was
-        written with.
-        """
+        """Return branches other than main and driftline's own, each with the column ids it was written by."""
         java = self.java()
         out = {}
         for ref_name in items(java.refs().keySet()):

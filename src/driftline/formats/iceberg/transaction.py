@@ -266,8 +266,9 @@ class IcebergTransaction:
         return KeyFiles(self.table.spark, self._java, self.table.name, self._key_file_paths)
 
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
-        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
-        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """Remove found rows in the snapshot that adds the batch's rows.
+
+        Returns the remaining rows of worn files, which the batch, of ``size`` bytes, has to rewrite.
         """
         if not rows:
             return None
@@ -404,7 +405,7 @@ class IcebergTransaction:
         self.committed = True
 
     def _own_files(self) -> Iterator[str]:
-        """The files that the transaction has written, beside manifests."""
+        """Return the files that the transaction has written, without manifests."""
         yield from (str(file.location()) for file in self._written)
         yield from self._key_file_paths
         if self._ledger is not None:
@@ -492,7 +493,7 @@ class IcebergTransaction:
                 delete_folder(self.table.spark, self._java.table(), folder)
 
     def _metadata_files(self) -> list[str]:
-        """The files beside the data that the transaction has written."""
+        """Return the files other than data that the transaction has written."""
         files = [] if self._ledger is None else [self._ledger]
         files += self._key_file_paths
         table = self._java.table()

@@ -128,7 +128,7 @@ class LogicalNode:
 
 
 def _kind(base: type) -> type:
-    """A class of the values of one logical type, so that a union's value tells its branch."""
+    """Make a class for the values of one logical type, so that a union's value shows its branch."""
 
     def new(cls: type, value: Any, *_: Any) -> Any:
         return base.__new__(cls, value)

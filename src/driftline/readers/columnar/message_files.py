@@ -38,8 +38,9 @@ def message_run(
     numbers: NDArray[np.int64] | None,
     rejects: Sequence[Reject] = (),
 ) -> Run:
-    """The run of some texts of a file, and of ``rejects`` that stood among them. ``numbers``: of the texts in
-    their file, if these are known.
+    """Build the run of some texts of a file, and of ``rejects`` among them.
+
+    ``numbers``: the texts' numbers in their file, if known.
     """
     origin = Origin(source or None)
     lines = [0] * len(texts) if numbers is None else numbers.tolist()
@@ -60,7 +61,7 @@ def message_run(
 
 
 def _texts(rows: Rows, struct: Struct) -> list[bytes]:
-    """Rows as texts. Where each is a key beside a value, a null value is told: it is a tombstone."""
+    """Return rows as texts. If each has a key, a null value is reported: it is a tombstone."""
     texts = row_texts(rows.batch, struct, points=True)
     names = [f.name for f in struct.fields]
     if not {"key", "value"} <= set(names) <= AROUND:

@@ -66,7 +66,7 @@ class NamedRange:
 def named_range(
     metadata: Mapping[bytes, bytes] | None, columns: Collection[str], rows: int
 ) -> NamedRange | None:
-    """The range beside the data of a file; None where there is none, or it was made for other rows."""
+    """Return the range index of a file; None if there is none, or it was made for other rows."""
     try:
         (index,) = json.loads((metadata or {})[b"pandas"])["index_columns"]
         name, start, stop, step = (index[key] for key in ("name", "start", "stop", "step"))

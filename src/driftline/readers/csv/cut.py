@@ -28,8 +28,10 @@ _FEED, _RETURN = b"\n\r"
 
 
 class Marks(NamedTuple):
-    """The marks between the cells of a text, and around them (no ``quote``: nothing does); what stands in
-    front of quotes within quoted cells, beside those that are doubled; and what begins a ``comment``.
+    """The marks of a CSV text: between cells, around them, and before comments.
+
+    Without a ``quote`` nothing encloses cells. An escape precedes quotes within quoted cells, which may also
+    be doubled.
     """
 
     delimiter: bytes = b","

@@ -423,9 +423,7 @@ _SCHEMA = "or have the connector send schemas"
 
 
 class Encoding(NamedTuple):
-    """An encoding: its name, whether a value of a field looks like it, and what tells driftline, or the
-    connector, so.
-    """
+    """An encoding: its name, a test for a field's values, and the advice that declares it."""
 
     name: str
     looks: Callable[[str, str], bool]

@@ -251,8 +251,9 @@ _SCHEMA_CHANGE = _TIMES | {"source", "databaseName", "schemaName", "ddl", "table
 
 
 class DebeziumMessage(Struct):
-    """The fields of a message that tell what it is; in a file it may stand beside its key, as `value`, and
-    its schema, as `payload`.
+    """The fields that identify a message.
+
+    In a file it may be the field `value` next to its key, or `payload` next to its schema.
     """
 
     op: Any = None
@@ -268,7 +269,7 @@ class DebeziumMessage(Struct):
 
 
 class DumpedMessage(Struct, forbid_unknown_fields=True):
-    """A message beside its key, as a dump of a topic has it."""
+    """A message with its key, as in a dump of a topic."""
 
     value: DebeziumMessage
     key: Raw = _NULL
@@ -373,7 +374,7 @@ def _inside(
 
 
 def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
-    """A row with the values that its schema tells."""
+    """Decode a row by its schema."""
     if not is_object(row):
         return row
     try:

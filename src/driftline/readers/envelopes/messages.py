@@ -44,10 +44,15 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeTerms:
-    """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
-    ``unavailable``: whether fields without their values are left out, or are named beside the change;
-    ``truncates``: whether a truncate is applied; ``reconciles``: whether rows go that a complete snapshot
-    does not have; ``placeholder_text``: of values that are left out, empty if none is.
+    """The table's terms for messages.
+
+    Attributes:
+        key: the key of its rows.
+        by_position: a position orders changes.
+        unavailable: the treatment of fields without their values: left out, marked or refused.
+        truncates: truncates are applied.
+        reconciles: rows missing from a complete snapshot are deleted.
+        placeholder_text: stands for values that are left out; empty if there is none.
     """
 
     key: tuple[Path, ...]
@@ -58,8 +63,9 @@ class EnvelopeTerms:
     placeholder_text: str = PLACEHOLDER
 
     def kept(self, unavailable: Sequence[str]) -> Sequence[str]:
-        """The names of fields without their values that stand beside a change. Raises NotReadable where rows
-        do not keep values.
+        """Return the names of a change's fields without values.
+
+        Raises NotReadable if rows do not keep values.
         """
         if unavailable and self.unavailable == REFUSED_VALUES:
             raise NotReadable(
@@ -216,7 +222,7 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
 
 
 def _decoded(payload: Raw, schema: Raw | None) -> Raw:
-    """The values of a message as the schema beside it tells them."""
+    """Decode the values of a message by its schema."""
     if schema is None or is_null(schema):
         return payload
     try:
@@ -237,7 +243,7 @@ def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str 
 
 
 def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
-    """The mark of a truncate. Raises NotReadable where the table cannot tell which rows are older."""
+    """Return the mark of a truncate. Raises NotReadable if the table cannot determine older rows."""
     if not terms.truncates:
         raise NotReadable(
             "a truncate of the source's table, which is not applied to rows that stay or have an order of their own"

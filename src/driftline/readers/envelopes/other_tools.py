@@ -139,7 +139,7 @@ def read_canal(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
 
 
 def _canal_position(message: Opened) -> str | None:
-    """The time of a change, and its place among those of one millisecond, where TiDB tells it."""
+    """Return the time of a change, and its place within a millisecond if TiDB gives it."""
     committed = _of_tidb(message, "commitTs")
     if committed is None:
         return Digits()(message.value("es"))
@@ -180,7 +180,7 @@ def _rows_in(message: Opened, name: str, kind: str) -> Sequence[Raw]:
 
 
 def _befores(message: Opened, rows: Sequence[Raw], decoders: Mapping[str, Decode]) -> Sequence[bytes | None]:
-    """The rows as they were, as far as the message tells."""
+    """Return the rows before the change, as far as the message has them."""
     if is_null(message.fields.get("old")):
         return [None] * len(rows)
     olds = _rows_in(message, "old", "UPDATE")

@@ -288,7 +288,7 @@ class ListedRecords:
         yield from map(bytes, records)
 
     def taken(self) -> Counter[str]:
-        """The number of documents with a value at each path beside the list, since the last call."""
+        """Count documents with a value at each path outside the list, since the last call."""
         others, self._others = self._others, Counter()
         return others
 

@@ -125,7 +125,7 @@ def key_text(key: bytes | None) -> bytes:
 
 
 def _payload(key: bytes) -> bytes:
-    """The payload of a key that has its schema beside it; any other as it is."""
+    """Return the payload of a key that comes with its schema; any other key unchanged."""
     if b"payload" not in key and b"\\" not in key:
         return key
     try:

@@ -41,7 +41,7 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """Another type for an existing column: in place, or, with ``rewrite``, by writing its values anew."""
+    """A new type for an existing column: in place, or, with ``rewrite``, by rewriting its values."""
 
     facet: Facet
     why: str
