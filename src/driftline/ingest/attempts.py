@@ -1,4 +1,4 @@
-"""Ingests a batch: as many attempts as other writers make necessary, and the errors in words."""
+"""Ingests a batch, again after each conflict with another writer, and explains its errors."""
 
 from __future__ import annotations
 

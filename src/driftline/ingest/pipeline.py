@@ -1,4 +1,4 @@
-"""The road of one batch: open, speculate, observe, plan, write, confirm, quarantine, commit, report."""
+"""Runs one batch: open, speculate, observe, plan, write, confirm, quarantine, commit, report."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ _ROOM = 1000  # ids of columns
 
 
 class SpeculationFailed(Exception):
-    """The batch does not match the speculated plan: it has to be read again, by a plan for what was
-    ``observed``.
-    """
+    """The batch does not match the speculated plan; read it again by a plan for what was ``observed``."""
 
     def __init__(self, observed: Observed) -> None:
         super().__init__("the batch does not match the speculated plan")
@@ -43,12 +41,12 @@ class SpeculationFailed(Exception):
 
 
 class Misread(Exception):
-    """The records that were written differ from those that were observed."""
+    """The records written differ from the records observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rows that were written and are not committed yet.
+    """Rows that are written but not yet committed.
 
     Attributes:
         rows: their number; of a table with a key, that of the changes.
@@ -60,7 +58,7 @@ class Written:
 
     @property
     def diverged(self) -> bool:
-        """True if a task met records that its plan does not cover, and made no more rows."""
+        """True if a task met records that its plan does not cover, and stopped making rows."""
         return any(result.diverged for result in self.results or ())
 
 
@@ -105,7 +103,7 @@ class BatchRun:
         return replace(outcome(planned, 0, 0, None, paths_of_rest(planned.plan)), dry_run=True)
 
     def open(self) -> BatchScan:
-        """Open the batch, as it is now, for the table."""
+        """Open the batch in its present state for the table."""
         batch, state = self.batch, self.state
         batch.progress("observing")
         self.scan = batch.source.open(batch.open(state), batch.settings(state), self.scan)
@@ -144,14 +142,14 @@ class BatchRun:
         return planned
 
     def _plan_of(self, observed: Observed) -> Plan:
-        """The plan for all that was observed, with nothing refused."""
+        """Plan all that was observed, with nothing refused."""
         scan, observation = observed.scan, observed.observation
         shape = without_excluded(observation.shape, scan.settings.contract)
         recent = self.batch.recent
         return self.batch.with_own(recent.plan(scan.schema, shape, scan.settings), observation)
 
     def check(self, planned: Planned) -> None:
-        """Raise DataError for a plan that the table cannot take; one without a key takes any."""
+        """Raise DataError for a plan that the table cannot take; a table without a key takes any."""
 
     def write(self, planned: Planned, *, speculated: bool = False) -> Prepared:
         """Write the batch's rows, and its rejects into the quarantine.
@@ -223,7 +221,7 @@ class BatchRun:
         return confirmed
 
     def settle(self, transaction: Transaction, planned: Planned) -> Planned:
-        """Nothing: each record of a table without a key is a row."""
+        """Do nothing: each record of a table without a key is a row."""
         return planned
 
     def quarantine(self, planned: Planned, written: Written) -> quarantine.Staged | None:
@@ -349,13 +347,13 @@ class PreparedRows(Prepared):
         return of_batch(self.planned.batch.id, self.planned.plan.changes, counts)
 
     def _rebase(self) -> State:
-        """Load the table anew, and check that the plan holds for it."""
+        """Load the table again, and check that the plan holds for it."""
         self.planned = self.planned.on(self.planned.batch.load())
         self.planned.batch.progress("committing")
         return self.planned.state
 
     def _report(self, location: str) -> Result:
-        """The result of the batch, which is in."""
+        """Build the result of the committed batch."""
         planned, transaction, written = self.planned, self.transaction, self.rows
         changed = written
         if (counts := planned.counts) is not None:
@@ -372,12 +370,12 @@ class PreparedRows(Prepared):
 
 
 def summary(planned: Planned) -> dict[str, str]:
-    """The properties of the batch's snapshot."""
+    """Return the properties of the batch's snapshot."""
     return {"driftline.batch": planned.batch.id}
 
 
 def _begin(planned: Planned) -> tuple[Planned, Transaction]:
-    """A transaction on the table as it is now, with the plan for that."""
+    """Begin a transaction on the table's present state, with the plan for that state."""
     batch = planned.batch
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
@@ -391,8 +389,9 @@ def _begin(planned: Planned) -> tuple[Planned, Transaction]:
 
 
 def _ids_after(planned: Planned) -> int:
-    """The id beyond which the batch's new columns get theirs: where others keep adding columns, it leaves
-    them room, so that files already written stay valid.
+    """Return the id after which the batch's new columns get their ids.
+
+    If other writers keep adding columns, it leaves them room, so that files already written stay valid.
     """
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
