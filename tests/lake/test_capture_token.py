@@ -17,7 +17,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.ingest import accept, pipeline
+from driftline.ingest import accept, attempts
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -44,8 +44,8 @@ def bring(
     file = folder / f"{name}-{stream}-{epoch}.jsonl"
     file.write_text("\n".join(lines))
     source = JsonFiles(spark=table.lake.spark, files=[str(file)])
-    options = pipeline.Options(token=Token(name, stream, epoch), progress=progress)
-    return pipeline.ingest(table.format, source, options)
+    options = attempts.Options(token=Token(name, stream, epoch), progress=progress)
+    return attempts.ingest(table.format, source, options)
 
 
 def at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
@@ -253,8 +253,8 @@ def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp
     for prepare, words in (("drop table", "was dropped"), ("create table", "is another one")):
         table.lake.sql(f"{prepare} {table.format.full_name}" + (" (id int)" if "create" in prepare else ""))
         with pytest.raises(DataError, match=words):
-            pipeline.ingest(
-                table.format, source, pipeline.Options(token=Token("orders", "stream-1", 1, uuid))
+            attempts.ingest(
+                table.format, source, attempts.Options(token=Token("orders", "stream-1", 1, uuid))
             )
 
 
@@ -264,9 +264,9 @@ def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> No
     uuid = table.state().uuid
     source = JsonFiles(spark=table.lake.spark, files=[str(tmp_path / "orders-stream-1-0.jsonl")])
     drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
-    options = pipeline.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
+    options = attempts.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
     with pytest.raises(DataError, match="was dropped"):
-        pipeline.ingest(table.format, source, options)
+        attempts.ingest(table.format, source, options)
     assert not table.format.load().exists
 
 
