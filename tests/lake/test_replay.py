@@ -15,7 +15,8 @@ from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
 from driftline.sources.json_files import JsonFiles
-from driftline.stats import build, stats
+from driftline.stats import stats
+from driftline.stats.build import stats as stats_without_spark
 from lake.formats import is_embedded
 from lake.proof import proven
 from lake.test_arrow_rows import without_spark
@@ -59,7 +60,7 @@ def waiting_in_statistics(table: Table) -> int:
         return statistics.quarantined
     found = without_spark(table.lake).table(table.name)
     assert found is not None
-    in_short = build.stats(found, in_short=True)
+    in_short = stats_without_spark(found, in_short=True)
     assert in_short is not None
     assert in_short.quarantined == statistics.quarantined
     return statistics.quarantined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -75,6 +75,7 @@ class Once:
     versions: Mapping[int, str] = field(default_factory=dict)
     again: bool = False
     dry_run: bool = False
+    _taken: dict[str, AbstractSet[int]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -98,7 +99,7 @@ class Once:
         """Raise DataError if the table has already ingested one of the files."""
         if self.again or self.dry_run:
             return
-        if taken := {self.files[number] for number in self._taken(table, state, self.files.keys())}:
+        if taken := {self.files[number] for number in self._known(table, state) & self.files.keys()}:
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {_listed(taken)}",
                 hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again (again=True in Python) "
@@ -109,7 +110,7 @@ class Once:
         """Return notes on files that the table has, also in another version or under another name."""
         if self.again and not self.dry_run:
             return ()
-        numbers = self._taken(table, state, [*self.files, *self.paths, *self.versions])
+        numbers = self._known(table, state)
         taken, changed, moved = (
             {file for number, file in files.items() if number in numbers}
             for files in (self.files, self.paths, self.versions)
@@ -132,8 +133,15 @@ class Once:
             )
         return tuple(notes)
 
-    def _taken(self, table: CatalogTable, state: State, numbers: Collection[int]) -> Collection[int]:
-        return table.taken(state, numbers) if numbers and state.exists else ()
+    def _known(self, table: CatalogTable, state: State) -> AbstractSet[int]:
+        """Those of the fingerprints that the table has."""
+        numbers = [*self.files, *self.paths, *self.versions]
+        if not (numbers and state.exists):
+            return frozenset()
+        # Each version of the table is asked once: that takes a dozen calls to Java.
+        if state.version not in self._taken:
+            self._taken[state.version] = frozenset(table.taken(state, numbers))
+        return self._taken[state.version]
 
     def _count(self, taken: AbstractSet[str]) -> str:
         if len(self.files) == 1:

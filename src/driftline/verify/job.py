@@ -200,12 +200,15 @@ def verify(
 def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
     """The settings by which values are read. ``by_file``: the properties by which each file is."""
     properties, signs = table.properties, {CsvDialect.of(merged).signs for merged in by_file.values()}
+    is_resolved = any(key.startswith("driftline.resolved.") for key in properties)
+    if is_resolved:  # `resolve` reads texts by the table's signs, whatever their files had
+        signs.add(CsvDialect.of(properties).signs)
     comma, thousands = next(iter(signs)) if len(signs) == 1 else CsvDialect.of(properties).signs
     return ValueSettings(
         properties.get("driftline.epoch-unit"),
         takes_offsets(properties),
         table.units,
-        any(key.startswith("driftline.resolved.") for key in properties),
+        is_resolved,
         comma,
         properties.get("driftline.empty-names") == "keep",
         thousands,

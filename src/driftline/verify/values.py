@@ -416,6 +416,8 @@ def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> boo
     """True if ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful
     conversion.
     """
+    if settings.resolved and isinstance(v, SignedCell) and holds(type_, stored, Cell(v), settings):
+        return True  # read by the table's signs, as `resolve` reads it
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
