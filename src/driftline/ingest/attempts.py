@@ -133,8 +133,9 @@ class Attempts:
         return replace(ended, hints=(*ended.hints, *notes))
 
     def _run_on(self, state: State) -> BatchRun:
-        keyed = self.batch.settings(state).row_key is not None
-        return (KeyedBatchRun if keyed else BatchRun)(self.batch, state, self.tried, self.scan, self.observed)
+        settings = self.batch.settings(state)
+        kind = BatchRun if settings.row_key is None else KeyedBatchRun
+        return kind(self.batch, state, settings, self.tried, self.scan, self.observed)
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:

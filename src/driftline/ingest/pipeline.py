@@ -15,6 +15,7 @@ from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
 from driftline.core.planning.shape import without_excluded
+from driftline.core.settings.table import Settings
 from driftline.errors import DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit
@@ -71,6 +72,7 @@ class BatchRun:
     Attributes:
         batch: what is the same at each attempt.
         state: the table as it was loaded.
+        settings: of the batch, for that table.
         tried: the quarantine had the batch from an attempt that did not end.
         scan: the last scan of the batch, parts of which the next one may use.
         observed: the last observation of all records, in this attempt or one before it.
@@ -78,6 +80,7 @@ class BatchRun:
 
     batch: BatchRequest
     state: State
+    settings: Settings
     tried: bool = False
     scan: BatchScan | None = None
     observed: Observed | None = None
@@ -106,7 +109,7 @@ class BatchRun:
         """Open the batch in its present state for the table."""
         batch, state = self.batch, self.state
         batch.progress("observing")
-        self.scan = batch.source.open(batch.open(state), batch.settings(state), self.scan)
+        self.scan = batch.source.open(batch.open(state), self.settings, self.scan)
         return self.scan
 
     def speculate(self, scan: BatchScan) -> Planned | None:

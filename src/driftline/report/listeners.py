@@ -105,7 +105,6 @@ def _sentence(result: Result) -> str:
 
 TIMEOUT = 10.0  # seconds
 LISTED = 1000  # changes, and conflicts; the rest is counted
-_LOG = logging.getLogger("driftline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class Notice:
             body = json.dumps({**contents(result), **(extra or {})}).encode()
             self._post(body) if self._is_url else self._call(body)
         except Exception as error:
-            _LOG.warning("on-change: %s: %s; the batch is in", self.shown, self._why(error))
+            LOGGER.warning("on-change: %s: %s; the batch is in", self.shown, self._why(error))
             return False
         return True
 

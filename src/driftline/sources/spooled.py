@@ -100,7 +100,7 @@ def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Or
 
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)
-_ARCHIVE_CHUNK = 2**20  # bytes that are held at once
+_CHUNK = 2**20  # bytes that are held at once
 
 
 def format_in(path: str) -> str:
@@ -146,7 +146,7 @@ def _members(archive: zipfile.ZipFile) -> Sequence[zipfile.ZipInfo]:
 
 def _unpack_one(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
     with archive.open(member) as source, file.open("wb") as target:
-        while data := source.read(_ARCHIVE_CHUNK):
+        while data := source.read(_CHUNK):
             try:
                 target.write(data)
             except OSError as error:
@@ -170,7 +170,6 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
 _ATTEMPTS = 5
 _PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to
 _TIMEOUT = 60.0  # seconds without an answer
-_CHUNK = 2**20  # bytes that are held at once
 _OPENER = urllib.request.build_opener(Redirects)
 
 
@@ -288,7 +287,6 @@ def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
 STDIN = "-"
 # Java has descriptors of its own, so these names mean other files there.
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
-_PIPE_CHUNK = 2**20  # bytes that are held at once
 
 
 def is_pipe(source: str) -> bool:
@@ -371,7 +369,7 @@ def _copy(pipe: str, path: Path) -> None:
         raise UsageError(f"{pipe}: cannot be read: {error.strerror}") from error
     try:
         with source, path.open("wb") as file:
-            shutil.copyfileobj(source, file, _PIPE_CHUNK)
+            shutil.copyfileobj(source, file, _CHUNK)
     except OSError as error:
         raise SetupError(
             f"{pipe}: cannot be copied to {path}: {error.strerror}",
