@@ -13,6 +13,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+from system.conftest import look
 from system.docs_session import ROOT
 
 # What people search for, and a page that they should find.
@@ -72,7 +73,7 @@ def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> No
 
 
 def test_nothing_is_scrolled_sideways_at_1280_pixels(site: Path, browser) -> None:
-    browser.set_window_size(1280, 900)
+    look(browser, 1280, 900)
     for path in site.rglob("*.html"):
         if path.stem != "404":  # which a server alone shows
             browser.get(path.as_uri())
@@ -83,7 +84,7 @@ def test_nothing_is_scrolled_sideways_at_1280_pixels(site: Path, browser) -> Non
 
 
 def test_search_works_from_a_folder(site: Path, browser) -> None:
-    browser.set_window_size(1280, 900)
+    look(browser, 1280, 900)
     browser.get((site / "index.html").as_uri())
     browser.execute_script("document.querySelector('[data-md-toggle=search]').click()")
     query = browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]")
