@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median, quantiles
 from types import FunctionType
 from typing import Any
 
 import typer
 
+import batch_trace
 import driftline
 from driftline.cli.commands import app
 
@@ -88,6 +92,7 @@ LATE = frozenset(
     ]
 )
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
+SMALLEST, LARGEST = 9, 700  # lines of a file: fewer do not count, and more are too many
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
 # Names of locals and parameters that do not say what these hold. The share is a figure, not a rule: a synonym of one of
 # them says no more.
@@ -425,17 +430,35 @@ def shared_class_names() -> list[str]:
     return [f"{name}: {', '.join(sorted(by))}" for name, by in sorted(bearers.items()) if len(by) > 1]
 
 
-def halves() -> list[str]:
-    """Modules that a single module imports, which stands in the same package."""
-    importers: dict[str, set[str]] = defaultdict(set)
-    for link in imports():
-        importers[link.module].add(link.by)
-    return [
-        f"{module}, for {by}"
-        for module in modules()
-        if len(importers[module]) == 1
-        and (by := next(iter(importers[module]))).rpartition(".")[0] == module.rpartition(".")[0]
-    ]
+def import_lines() -> int:
+    """Lines of all import statements."""
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+
+
+def comment_lines() -> int:
+    """Lines that hold a comment and nothing else."""
+    return sum(
+        token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip()
+        for text in texts().values()
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
+
+
+def sizes() -> dict[str, int]:
+    """The lines of each module, the largest first; files of a few lines, such as faces, are left out."""
+    counted = {module: len(text.splitlines()) for module, text in texts().items()}
+    large = [(module, count) for module, count in counted.items() if count >= SMALLEST]
+    return dict(sorted(large, key=lambda pair: -pair[1]))
+
+
+def spread() -> float:
+    """The ninth decile of the modules' sizes as a multiple of the median: how far a trunk stands out."""
+    return quantiles(sizes().values(), n=10)[-1] / median(sizes().values())
 
 
 def vague_locals() -> tuple[list[str], int]:
@@ -536,13 +559,17 @@ def figures() -> Iterator[tuple[str, str, str, list[str]]]:
     """Each figure: its name, its value, the goal, and the places that it counts."""
     yield "", "today", "goal", []
     yield "lines of src", f"{lines():,}", "", []
+    yield "  of imports", f"{import_lines() / lines():.1%}", "6%", []
+    yield "  of comments alone", f"{comment_lines() / lines():.1%}", "2%", []
+    largest = [f"{module}: {count}" for module, count in sizes().items()][:20]
+    yield "lines of the largest file", str(max(sizes().values())), f"{LARGEST}", largest
+    yield "p90 of files' lines ÷ median", f"{spread():.2f}", "2.00", []
     yield "packages and loose modules", str(len(rooms())), "", []
     yield _counted("imports against the layers", against_layers())
     yield _counted("circles of modules", [" ↔ ".join(circle) for circle in circles()])
     tied = [" ↔ ".join(circle) for circle in circles(with_types=True)]
     yield _counted("circles, imports for types alone included", tied)
     yield _counted("imports inside functions without a reason", late())
-    yield _share("modules with one importer, in their own package", halves(), len(modules()), 8)
     yield _counted("class names that two classes bear", shared_class_names())
     yield _share("vague names of locals and parameters", *vague_locals(), 1)
     yield _share("docstrings that begin with What, Whether, Where, How", *interrogative_docstrings(), 1)
@@ -554,6 +581,10 @@ def figures() -> Iterator[tuple[str, str, str, list[str]]]:
     yield "public functions with a docstring", f"{1 - len(missing) / public:.0%}", "95%", missing
     bare = [name for name, doc in public_api().items() if not doc]
     yield _counted("parts of the public API without docstring or help", bare)
+    road = batch_trace.road()
+    yield "files of a steady batch", str(len(road.functions)), "65", [*road.functions]
+    yield "  that give it one function", str(len(road.single)), "5", road.single
+    yield "  that hold half of its functions", str(len(road.trunk)), "8", road.trunk
     yield "names that files share", str(len(namesakes())), "", namesakes()
 
 
