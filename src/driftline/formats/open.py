@@ -109,6 +109,18 @@ class EmbeddedLake:
             from driftline.formats.iceberg.relocating import record_home  # late: as all of a format
 
             record_home(Path(self.folder))
+        self.recover()
+
+    def recover(self) -> None:
+        """Go back to the last whole version of each table whose newest a power cut took.
+
+        Iceberg reads a metadata file that is cut twenty times, for a minute and a half, before it says so. A
+        DuckLake's database recovers by itself.
+        """
+        if self.ducklake is None and self.exists():
+            from driftline.formats.iceberg.offline import recovered  # late: as all of a format
+
+            recovered(Path(self.folder), CATALOG)
 
     def alterable(self, name: str, *, renames: bool = False) -> AbstractContextManager[AlterableTable]:
         """A table by ``namespace.table``, to be altered. ``renames``: so that its view has to follow.
@@ -116,6 +128,7 @@ class EmbeddedLake:
         Raises NeedsSpark where that takes Spark, UsageError as `check_open`.
         """
         self.check_open(writes=True)
+        self.recover()
         names = self.names(views=True) if renames else []
         if names is None or f"{name}{VIEW_SUFFIX}" in names:
             raise NeedsSpark("its view is made anew")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
 import sqlite3
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from driftline.core.columns.statistics import TableStatistics
@@ -21,9 +22,6 @@ from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path, table_statistics
 from driftline.formats.iceberg.relocating import CATALOG, catalog_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
-
-if TYPE_CHECKING:
-    pass
 
 _LOCATION = """
 select metadata_location from iceberg_tables
@@ -162,8 +160,12 @@ def _is_cut(location: str) -> bool:
     """True if a metadata file of this machine is not there, or ends too early."""
     try:
         path = local_path(location)
-        content = path.read_bytes()
-        text = gzip.decompress(content) if ".gz" in path.suffixes else content
+        if ".gz" in path.suffixes:
+            text = gzip.decompress(path.read_bytes())
+        else:  # a cut takes the end, and wide tables have megabytes of it
+            with path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                text = file.read()
     except ValueError:  # it is in a store
         return False
     except (FileNotFoundError, EOFError, zlib.error, gzip.BadGzipFile):
