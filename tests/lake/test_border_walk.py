@@ -173,7 +173,7 @@ def test_walk_over_copies_moves_and_restores_has_every_row_once(
 
 @pytest.mark.nightly
 @pytest.mark.embedded_only("a lake's folder is what is copied and moved")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_walks_over_copies_moves_and_restores_have_every_row_once(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
