@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.schema.types import Place, Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
+from driftline.ingest.result import result
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
@@ -219,3 +220,24 @@ def test_batches_and_tasks_are_nothing_to_limits(
     second = take(first.schema, lines[cut:], limits)
     assert whole.kept == first.kept + second.kept == kept
     assert _types(whole.schema) == _types(second.schema) == _types(alone)
+
+
+def test_places_of_refused_records_are_the_first_of_each_file() -> None:
+    before = take(Schema(), [b'{"a": 1}'], Settings()).schema
+    strict = Settings(contract=contract("strict"))
+    scan: Any = Lines([b'{"a": 1}', b'{"a": "x"}'], before, strict)
+    planned = accepted(scan, RecentBatches(), lambda _: None)[1]
+    parts = []
+    for file in "fedcba":
+        for line in (6, 1):  # two tasks have a share of a file each, and know only the lines in it
+            observer = replace(scan, judge=AdmissionCheck((before,), (), strict)).observer()
+            observer.feed([b'{"a": 1}', b'{"a": "x"}', b'{"a": "y"}', b"no record"], file, 1)
+            parts.append(observer.result().shifted(line))
+    observation = merge_observations(parts)
+    (conflict,) = result("s.t", "b", observation, planned).conflicts
+    assert [str(place) for place in conflict.elsewhere] == ["a:3", "b:3", "c:3", "d:3"]
+    assert conflict.place.source == "lines"
+    (again,) = result(
+        "s.t", "b", observation, replace(planned, conflicts=(replace(conflict, place=Place("a", 3)),))
+    ).conflicts
+    assert [str(place) for place in again.elsewhere] == ["b:3", "c:3", "d:3"]

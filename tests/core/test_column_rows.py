@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import lean
+from driftline.core.planning.plan import Conflict, lean
 from driftline.core.planning.planner import plan
-from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
+from driftline.core.planning.shape import Facet
+from driftline.core.schema.types import INT, LONG, STRING, Field, Place, Schema, Struct
 from driftline.core.settings.table import Settings
 from driftline.observe.expect import expect
 from driftline.readers import task as shares
@@ -70,3 +74,14 @@ def test_rows_that_no_column_takes_diverge() -> None:
     accepted, _ = task.observe(ColumnGroup(RowsObserver(STRUCT, "label", terms), [rows_of("f", 2**40)]), None)
     with pytest.raises(Diverged):
         list(task.convert(accepted))
+
+
+def test_places_of_refused_rows_are_the_first_of_each_file() -> None:
+    conflict = Conflict(("a",), "int", Facet(0, LONG), "why")
+    terms = AdmissionTerms(expect(Schema(), Settings()), Settings(), (conflict,))
+    observer, rows = OpenRows(terms, None), RowsObserver(STRUCT, "f", terms)
+    for file in ("b", "a"):
+        batch = replace(rows_of(file, 1, 2), lines=np.array([7, 8]))
+        _, rejects = observer.observe(ColumnGroup(rows, [batch]), None)
+        assert rejects is not None and len(rejects) == 2
+    assert rows.result().tally.refused == {conflict.refuses: (Place("a", 7), Place("b", 7))}

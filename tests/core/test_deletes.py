@@ -20,7 +20,7 @@ from driftline.core.settings.table import Settings
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.readers.columnar.parquet import PartReader, ReaderPart
-from driftline.readers.columnar.rows import Rows, RowsObserver, rejects_of, together
+from driftline.readers.columnar.rows import Rows, RowsObserver, together
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import JsonRows, SplitReader
 from driftline.readers.json.splits import splits_of
@@ -177,8 +177,9 @@ def test_a_delete_that_is_refused_waits_whole() -> None:
     some = reader.batch.column(1).to_pylist()
     some[0]["at"] = 2**40
     rows = Rows(reader.batch.set_column(1, reader.batch.schema.field(1), pa.array(some)), "f")
-    fed = RowsObserver(STRUCT, "f", terms).feed(rows)
-    (reject,) = rejects_of(fed.rows, STRUCT, terms, None)
+    observer = RowsObserver(STRUCT, "f", terms)
+    fed = observer.feed(rows)
+    (reject,) = observer.rejects(fed.rows, None)
 
     assert fed.deletes is not None
     assert list(zip(fed.accepted.column(0).to_pylist(), fed.deletes.to_pylist(), strict=True)) == [

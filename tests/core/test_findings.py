@@ -69,6 +69,16 @@ def test_each_change_is_of_one_kind():
     ]
 
 
+def test_value_that_is_refused_in_several_files_is_annotated_in_each():
+    conflict = replace(CONFLICT, elsewhere=(Place("in/c.jsonl", 1), Place("in/d.jsonl", 2)))
+    found = [one for one in findings(replace(RESULT, conflicts=(conflict,))) if one.path == "debug"]
+    assert [(one.file, one.line, one.sample) for one in found] == [
+        ("in/b.jsonl", 7, "x"),
+        ("in/c.jsonl", 1, ""),
+        ("in/d.jsonl", 2, ""),
+    ]
+
+
 def test_annotations_stand_at_the_line_that_caused_them():
     lines = list(github(list(findings(RESULT)), {"sibling", "quarantine"}))
     assert lines[0] == (

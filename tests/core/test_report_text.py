@@ -112,6 +112,22 @@ def test_a_refused_record_says_where_its_value_had_to_go():
     ]
 
 
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        (0, "7 (a.json:3): why"),
+        (1, "7 (a.json:3), also at f0.json:5: why"),
+        (2, "7 (a.json:3), also at f0.json:5, f1.json:5: why"),
+        (3, "7 (a.json:3), also at f0.json:5, f1.json:5 and in further files: why"),
+    ],
+)
+def test_value_that_is_refused_in_several_files_names_the_first_of_them(files: int, shown: str):
+    elsewhere = tuple(Place(f"f{number}.json", 5) for number in range(files))
+    conflict = Conflict(("a",), "none", Facet(0, LONG), "why", "7", Place("a.json", 3), elsewhere=elsewhere)
+    report = printed(text.batch(Result("s.t", "", 2, 0, 2, conflicts=(conflict,))), width=200)
+    assert report.splitlines()[1] == f"  quarantine  a: long where the table has no such column  {shown}"
+
+
 def test_refused_record_without_a_key_is_named_in_each_batch():
     """A value that is not there has no place: the record has one."""
     conflict = Conflict(("id",), "the key", None, "key: no value", nan=True)

@@ -197,6 +197,17 @@ def test_strict_wants_columns(table: Table, tmp_path: Path) -> None:
     ]
 
 
+def test_value_that_is_refused_in_two_files_names_both(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1}'))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.jsonl").write_text('{"a": 2}\n{"a": "no"}\n{"a": "nor"}\n')
+    (folder / "y.jsonl").write_text('{"a": "yes"}\n')
+    result = table.ingest(folder, settings={"policy": "strict"})
+    (conflict,) = result.to_dict()["conflicts"]
+    assert (conflict["seen_in"], conflict["also_in"]) == (f"{folder}/x.jsonl:2", [f"{folder}/y.jsonl:1"])
+
+
 def test_excluded_values_are_counted(spark: SparkSession, table: Table, tmp_path: Path) -> None:
     settings = {"exclude": ["secret", "user.password", "items.pin"]}
     texts = (

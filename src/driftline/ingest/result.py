@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
@@ -15,7 +15,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.core.settings.fields import Contract
 from driftline.keys.settle import KeyCounts
-from driftline.observe.observation import MalformedRecord, Observation
+from driftline.observe.observation import Observation, Tally
 from driftline.runtime.shown import Shown
 
 ConversionJson = TypedDict(
@@ -24,7 +24,7 @@ ConversionJson = TypedDict(
 
 
 class ConflictJson(TypedDict):
-    """A field whose values were refused."""
+    """A field whose values were refused. ``also_in``: their first places in further files, few of many."""
 
     path: str
     table_type: str
@@ -32,6 +32,7 @@ class ConflictJson(TypedDict):
     why: str
     sample: str
     seen_in: str
+    also_in: NotRequired[list[str]]
 
 
 class TableLayoutJson(TypedDict):
@@ -230,7 +231,7 @@ class Result(Shown):
 
 
 def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
-    return {
+    out: ConflictJson = {
         "path": dotted(conflict.path),
         "table_type": conflict.table_type,
         "incoming_type": conflict.incoming_type,
@@ -238,14 +239,18 @@ def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
         "sample": conflict.sample,
         "seen_in": str(conflict.place),
     }
+    if conflict.elsewhere:
+        out["also_in"] = [str(place) for place in conflict.elsewhere]
+    return out
 
 
-def _placed(conflict: Conflict, refused: Iterable[MalformedRecord]) -> Conflict:
-    """Give a conflict without a sample, such as a missing key, the first of its refused records."""
-    if conflict.sample:
-        return conflict
-    record = next((r for r in refused if r.reason.startswith(str(conflict))), None)
-    return conflict if record is None else replace(conflict, sample=record.sample, place=record.place)
+def _placed(conflict: Conflict, tally: Tally) -> Conflict:
+    """Give a conflict the places of its refused records; without a sample, as of a missing key, the first."""
+    record = next((r for r in tally.reasons if r.reason.startswith(str(conflict))), None)
+    if not conflict.sample and record is not None:
+        conflict = replace(conflict, sample=record.sample, place=record.place)
+    places = tally.refused.get(conflict.refuses, ())
+    return replace(conflict, elsewhere=tuple(p for p in places if p.source != conflict.place.source))
 
 
 def result(
@@ -275,7 +280,7 @@ def result(
         dict(tally.excluded),
         plan.hints,
         rejected=tuple(str(bad) for bad in tally.reasons),
-        conflicts=tuple(_placed(conflict, tally.reasons) for conflict in plan.conflicts),
+        conflicts=tuple(_placed(conflict, tally) for conflict in plan.conflicts),
         before=plan.before,
         route=plan.route,
         tombstones=tally.tombstones,

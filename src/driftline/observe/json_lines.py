@@ -13,7 +13,7 @@ from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
-from driftline.core.planning.shape import FieldShape, RecordShape
+from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, dotted
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.table import Settings
@@ -28,6 +28,7 @@ from driftline.observe.observation import (
     Observation,
     Tally,
     copied,
+    first_places,
     merge_observations,
     sample,
 )
@@ -144,6 +145,7 @@ class JsonObserver:
         self._exact.begin(self._walker)
         self._lines = self._blank = self._malformed = 0
         self._bad: list[MalformedRecord] = []
+        self._refused: dict[tuple[Path, Facet | None], tuple[Place, ...]] = {}
         self._next = Place()
 
     @gc_paused()
@@ -194,7 +196,8 @@ class JsonObserver:
     def result(self) -> Observation:
         """Return the final observation; call it after the last line."""
         records = self._lines - self._blank - self._malformed
-        tally = Tally(records, self._malformed, Counter(self._walker.dropped), tuple(self._bad))
+        dropped = Counter(self._walker.dropped)
+        tally = Tally(records, self._malformed, dropped, tuple(self._bad), refused=dict(self._refused))
         shape = self._walker.shape if records else RecordShape()
         merged = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(merged, tally=replace(merged.tally, excluded=Counter(self._excluded.counts)))
@@ -257,6 +260,9 @@ class JsonObserver:
                 self._walker.walk(record, source, number)
         except Malformed as error:
             why = error.why
+        if isinstance(why, Conflict):
+            before = self._refused.get(why.refuses, ())
+            self._refused[why.refuses] = first_places((*before, Place(source, number)))
         if why is not None:
             self._malformed += 1
             if len(self._bad) < REASONS:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftline.core.planning.shape import FieldShape, Profile, RecordShape
+from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.types import Path, Place
 from driftline.core.support import gc_paused
 from driftline.core.values import Number
 
 REASONS = 5  # malformed records that are kept as examples
+FILES = 4  # places that are kept of the records that are refused alike, in a file each
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,6 +42,7 @@ class Tally:
         deletes: rows of columns that delete.
         marks: envelope messages that change no row, by kind.
         truncated: the position of the last truncate among them.
+        refused: the places of refused records, by what is refused (`Conflict.refuses`): as `first_places`.
     """
 
     records: int = 0
@@ -52,6 +54,7 @@ class Tally:
     deletes: int = 0
     marks: Counter[str] = field(default_factory=Counter)
     truncated: str = ""
+    refused: Mapping[tuple[Path, Facet | None], tuple[Place, ...]] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -64,7 +67,19 @@ class Tally:
             self.deletes + other.deletes,
             self.marks + other.marks,
             max(self.truncated, other.truncated),
+            {
+                refuses: first_places((*self.refused.get(refuses, ()), *other.refused.get(refuses, ())))
+                for refuses in (*self.refused, *other.refused)
+            },
         )
+
+
+def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
+    """Return the first place in each file, of so many files as reports name, in order."""
+    firsts: dict[str, Place] = {}
+    for place in sorted(places):
+        firsts.setdefault(place.source, place)
+    return tuple(firsts.values())[:FILES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +115,12 @@ class Observation:
     def placed(self, new_place: Callable[[Place], Place]) -> Observation:
         """Replace each place of the observation by ``new_place`` of it."""
         reasons = tuple(replace(r, place=new_place(r.place)) for r in self.tally.reasons)
+        refused = {refuses: tuple(map(new_place, places)) for refuses, places in self.tally.refused.items()}
         entries = _packed(self.shape)
         for _, _, item in entries:
             item.place = new_place(item.place)
-        return Observation(_unpacked(entries), replace(self.tally, reasons=reasons), self.lines)
+        tally = replace(self.tally, reasons=reasons, refused=refused)
+        return Observation(_unpacked(entries), tally, self.lines)
 
     def __reduce__(self) -> Any:
         # Flat, because pickle would recurse: a shape of 65 levels is too deep for it. As one text, which is

@@ -83,10 +83,10 @@ def findings(result: Result) -> Iterator[Finding]:
     for path in (*result.rest, *result.held):
         yield Finding("rest", path, f"{path} gets no column", "it waits in the rest")
     for conflict in result.conflicts:
-        file, line = _located(conflict.place)
-        yield Finding(
-            "quarantine", dotted(conflict.path), conflict.in_words, conflict.why, conflict.sample, file, line
-        )
+        path, sample = dotted(conflict.path), conflict.sample
+        for place in (conflict.place, *conflict.elsewhere):
+            yield Finding("quarantine", path, conflict.in_words, conflict.why, sample, *_located(place))
+            sample = ""  # of the first place
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
 

@@ -31,6 +31,7 @@ _PROMOTED = "`driftline promote` turns it into columns"
 T = TypeVar("T")
 _OTHER = "none of the records is valid JSON; if the data has another format, pass --format (files) or --value-format (a topic)"
 HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
+NAMED_FILES = 2  # besides the first, where the same is refused in several
 MAP_HINTS = 2  # printed hints at maps; if there are more, one line counts them
 NAMED_MAPS = 3  # names in that line
 _MAPS = "maps."  # begins the hint at an object that became a map: the setting that keeps it a struct
@@ -204,7 +205,8 @@ def _heading(result: Result, title: str) -> Text:
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
-        because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
+        seen = f"{_seen(c.sample, c.place, near)}{_also(c.elsewhere, near)}"
+        because = ": ".join(filter(None, [seen, clean(c.why)]))
         yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
@@ -212,6 +214,13 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
     if _is_no_json(result):
         yield _item("hint", _OTHER, style="cyan")
+
+
+def _also(places: Sequence[Place], near: Path) -> str:
+    """Further files, each with its first place; of many the first."""
+    named = ", ".join(clean(from_folder(str(place), near)) for place in places[:NAMED_FILES])
+    more = " and in further files" if len(places) > NAMED_FILES else ""
+    return f", also at {named}{more}" if named else ""
 
 
 def _is_no_json(result: Result) -> bool:

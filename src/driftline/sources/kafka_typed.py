@@ -22,7 +22,6 @@ from driftline.readers.columnar.rows import (
     RowsObserver,
     admitted,
     has_required,
-    rejects_of,
     table_rows,
     together,
 )
@@ -233,8 +232,9 @@ class OpenValues:
         """Observe the records of a batch that are accepted."""
         rejects, accepted = list(group.rejects), []
         for alike in group.alike:
-            fed = self._values.observer(alike.key, alike.struct).feed(alike.rows)
-            refused = rejects_of(fed.rows, alike.struct, self._terms, everything)
+            observer = self._values.observer(alike.key, alike.struct)
+            fed = observer.feed(alike.rows)
+            refused = observer.rejects(fed.rows, everything)
             rejects += (reject._replace(raw=None) for reject in refused) if alike.key.null else refused
             accepted.append((alike, fed))
         return AcceptedValues(group.batch, accepted), reject_batch(rejects) if rejects else None

@@ -172,6 +172,7 @@ class Conflict:
         unit: the epoch unit by which exactness is judged.
         limit: the table has no room for the values.
         nan: for ``facet`` None, NaN counts as no value.
+        elsewhere: the first places in further files with such values; few of them, if there are many.
     """
 
     path: Path
@@ -184,6 +185,12 @@ class Conflict:
     unit: str | None = None
     limit: bool = False
     nan: bool = False
+    elsewhere: tuple[Place, ...] = ()
+
+    @property
+    def refuses(self) -> tuple[Path, Facet | None]:
+        """The path and the type of the refused values, by which records are told apart."""
+        return self.path, self.facet
 
     @property
     def incoming_type(self) -> str:

@@ -29,6 +29,7 @@ from driftline.observe.observation import (
     SAMPLE,
     MalformedRecord,
     Observation,
+    first_places,
     merge_observations,
     sample,
 )
@@ -211,21 +212,6 @@ def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bo
     return flags
 
 
-def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None) -> Iterator[Reject]:
-    """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
-    yield from rows.rejects
-    conflicts = terms.conflicts
-    if everything is None and not conflicts:
-        return
-    numbers = first_conflicts(rows.batch, struct, conflicts)
-    chosen = numbers >= (0 if everything is None else -1)
-    complete = rows.batch if rows.whole is None else rows.whole
-    texts = row_texts(complete.filter(pa.array(chosen)), struct)
-    for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
-        why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
-        yield Reject(rows.origin_of(row), text, why)
-
-
 class RowsObserver:
     """Observes the rows of one reader.
 
@@ -246,6 +232,7 @@ class RowsObserver:
         self._counts: Counter[str] = Counter()
         self._refused = self._deleted = 0
         self._bad: list[MalformedRecord] = []
+        self._places: dict[tuple[Path, Facet | None], tuple[Place, ...]] = {}
 
     def feed(self, rows: Rows) -> FedRows:
         """Observe the accepted rows, and return them."""
@@ -271,6 +258,26 @@ class RowsObserver:
         self._refused += len(rejects)
         self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
 
+    def rejects(self, rows: Rows, everything: str | None) -> Iterator[Reject]:
+        """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
+        yield from rows.rejects
+        conflicts = self.terms.conflicts
+        if everything is None and not conflicts:
+            return
+        numbers = first_conflicts(rows.batch, self.struct, conflicts)
+        chosen = numbers >= (0 if everything is None else -1)
+        complete = rows.batch if rows.whole is None else rows.whole
+        texts = row_texts(complete.filter(pa.array(chosen)), self.struct)
+        for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
+            origin, why = rows.origin_of(row), everything or ""
+            if numbers[row] < 0:
+                yield Reject(origin, text, why)
+                continue
+            conflict = conflicts[numbers[row]]
+            before = self._places.get(conflict.refuses, ())
+            self._places[conflict.refuses] = first_places((*before, origin.place))
+            yield Reject(origin, text, conflict)
+
     def result(self) -> Observation:
         """The observation so far."""
         observation = self._observer.result()
@@ -280,6 +287,7 @@ class RowsObserver:
             reasons=tuple(self._bad),
             excluded=Counter(self._counts),
             deletes=self._deleted,
+            refused=dict(self._places),
         )
         return replace(observation, tally=tally)
 
@@ -327,9 +335,7 @@ class OpenRows:
         """Observe the rows of a group that are accepted."""
         struct = group.observer.struct
         fed = [group.observer.feed(rows) for rows in group.rows]
-        rejects = [
-            reject for part in fed for reject in rejects_of(part.rows, struct, self._terms, everything)
-        ]
+        rejects = [reject for part in fed for reject in group.observer.rejects(part.rows, everything)]
         parts = [part for part in fed if part.accepted.num_rows]
         return AcceptedRows(struct, parts), reject_batch(rejects) if rejects else None
 
