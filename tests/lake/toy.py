@@ -10,7 +10,7 @@ import fcntl
 import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from driftline.core.changes import Change, apply
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import from_json, to_json
-from driftline.core.schema.types import Primitive, Schema, Struct
+from driftline.core.schema.types import Schema
 from driftline.errors import no_table
 from driftline.formats import base
-from driftline.formats.base import Added, CommitConflict, Moved, State
+from driftline.formats.base import CommitConflict, State, UpkeepTransaction
 from driftline.formats.lakes import Orphan
 from driftline.runtime.spark_conf import CASE, PLAIN, configured
 from driftline.sql.quoting import name as quoted
@@ -42,6 +42,7 @@ from driftline.write import (
 
 _TARGET = 2**27  # bytes of a file
 _NOTHING = State(Schema(), {}, None, False)
+_NEW = {"properties": {}, "files": [], "taken": [], "version": 0, "last": 0}
 Tables = dict[str, dict[str, Any]]
 
 
@@ -156,16 +157,6 @@ class ToyTable(base.CatalogTable):
         state = self._there()
         return Definition(state.schema, properties=state.properties, last_column=state.last_id)
 
-    @property
-    def as_text(self) -> frozenset[Primitive]:
-        return frozenset()
-
-    def fillable(self, schema: Schema) -> Schema:
-        return schema
-
-    def readable(self, schema: Schema) -> Schema:
-        return schema
-
     def read(self, snapshot: int | None = None) -> DataFrame:
         state = self._there()
         columns = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in state.schema.struct.fields)
@@ -174,9 +165,6 @@ class ToyTable(base.CatalogTable):
             return self.spark.createDataFrame([], columns)
         with configured(self.spark, {CASE: "true"}):
             return self.spark.read.schema(columns).parquet(*files)
-
-    def read_readable(self) -> DataFrame:
-        return self.read()
 
     def transaction(self, state: State, new_definition: Definition | None = None) -> ToyTransaction:
         now = self.load()
@@ -216,26 +204,17 @@ def _state(entry: Mapping[str, Any] | None) -> State:
 
 
 @dataclass
-class ToyTransaction:
-    """Files, a schema and properties on their way into the catalog."""
+class ToyTransaction(UpkeepTransaction):
+    """Files, a schema and properties on their way into the catalog: the members of `RowTransaction` alone."""
 
     table: ToyTable
     base: State | None
     schema: Schema
-    committed: bool = False
+    visible: bool | None = False
     snapshot: int | None = None
     properties: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    replaces: bool = False
     sources: list[int] = field(default_factory=list)
-
-    @property
-    def row(self) -> Struct:
-        return self.schema.struct
-
-    @property
-    def added(self) -> Added:
-        return Added(len(self.files), sum(Path(file).stat().st_size for file in self.files))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         self.schema = apply(self.schema, changes)
@@ -246,14 +225,9 @@ class ToyTransaction:
     def remember(self, files: Sequence[int]) -> None:
         self.sources = list(files)
 
-    def include(self, other: ToyTransaction) -> bool:
-        return False
-
     @property
     def location(self) -> str:
         return str(self.table.folder)
-
-    home = location
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         assert folder is not None, "a toy lake is on this machine"
@@ -275,61 +249,23 @@ class ToyTransaction:
         self.files += written
         return sum(pq.read_metadata(file).num_rows for file in written)
 
-    def read(self) -> DataFrame:
-        assert self.base is not None
-        return self.table.read(self.base.snapshot)
-
-    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Any = None) -> int:
-        self.replaces = True
-        return self.append(frame, summary)
-
     def commit(self) -> None:
-        def put(entry: dict[str, Any] | None) -> dict[str, Any]:
-            if (None if entry is None else str(entry["version"])) != (self.base and self.base.version):
+        with self.table.location.changing() as tables:
+            now = tables.get(self.table.name) or dict(_NEW, uuid=uuid.uuid4().hex)
+            if str(now["version"]) != ("0" if self.base is None else self.base.version):
                 raise CommitConflict(f"table {self.table.name} was changed by another writer")
-            entry = entry or {
-                "uuid": uuid.uuid4().hex,
-                "properties": {},
-                "files": [],
-                "taken": [],
-                "version": 0,
-                "last": 0,
-            }
-            return {
-                **entry,
+            self.snapshot = now["version"] + 1
+            tables[self.table.name] = {
+                **now,
                 "schema": to_json(self.schema),
-                "properties": entry["properties"] | self.properties,
-                "files": ([] if self.replaces else entry["files"]) + self.files,
-                "taken": entry["taken"] + self.sources,
-                "last": max(entry["last"], self.schema.highest_id()),
+                "properties": now["properties"] | self.properties,
+                "files": now["files"] + self.files,
+                "taken": now["taken"] + self.sources,
+                "last": max(now["last"], self.schema.highest_id()),
+                "version": self.snapshot,
             }
-
-        self._change(put)
-        self.committed = True
-
-    def again(self, now: State) -> None:
-        raise Moved(f"{self.table.name} has changed since the batch was planned")
+        self.visible = True
 
     def abandon(self) -> None:
-        for file in [] if self.committed else self.files:
+        for file in [] if self.visible else self.files:
             Path(file).unlink(missing_ok=True)
-
-    def read_written(self) -> DataFrame | None:
-        return None
-
-    def upkeep(self) -> None:
-        pass
-
-    def undo(self) -> bool:
-        def without(entry: dict[str, Any] | None) -> dict[str, Any]:
-            assert entry is not None
-            return {**entry, "files": [file for file in entry["files"] if file not in self.files]}
-
-        self._change(without)
-        return True
-
-    def _change(self, change: Callable[[dict[str, Any] | None], dict[str, Any]]) -> None:
-        with self.table.location.changing() as tables:
-            entry = change(tables.get(self.table.name))
-            self.snapshot = entry["version"] + 1
-            tables[self.table.name] = {**entry, "version": self.snapshot}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
-from driftline.errors import SetupError
+from driftline.errors import SetupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,15 +124,15 @@ class LastBatch:
     removed: int
 
 
-class Transaction(Protocol):
-    """The changes of one batch, visible together when committed.
+class RowTransaction(Protocol):
+    """The changes of one batch, visible together when committed: what each format implements.
 
-    ``committed``: they are visible; ``uncommitted``: they certainly are not. Neither is true during a commit,
-    or after one with an unknown outcome.
+    Attributes:
+        visible: True once they are committed, False while they certainly are not; None during a commit, and
+            after one with an unknown outcome.
     """
 
-    committed: bool
-    uncommitted: bool
+    visible: bool | None
 
     @property
     def base(self) -> State | None:
@@ -145,18 +145,13 @@ class Transaction(Protocol):
         ...
 
     @property
-    def row(self) -> Struct:
-        """The struct of the rows that `append` takes: the columns that Spark can represent."""
-        ...
-
-    @property
     def snapshot(self) -> int | None:
         """The id of the snapshot that the transaction makes; None if there is none yet."""
         ...
 
     @property
-    def added(self) -> Added:
-        """The data files that the transaction has written."""
+    def location(self) -> str:
+        """The folder of the table's data files: a path or URI."""
         ...
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
@@ -167,27 +162,139 @@ class Transaction(Protocol):
         """Write the frame's rows, with the columns of `row`; returns their number."""
         ...
 
-    @property
-    def home(self) -> str:
-        """The table's own folder, by which others identify it: a path or URI."""
+    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+        """Have tasks write their rows, with the columns of `row`; returns their number.
+
+        Args:
+            tasks: the tasks.
+            folder: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
+                none.
+            summary: the properties of the snapshot.
+        """
         ...
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Set table properties."""
+        ...
+
+    def remember(self, files: Sequence[int]) -> None:
+        """Record, for the commit, that the table has these source files, by fingerprint.
+
+        Call it between `write` and `set`.
+        """
+        ...
+
+    def commit(self) -> None:
+        """Make everything visible at once. Raises CommitConflict if another writer was faster."""
+        ...
+
+    def abandon(self) -> None:
+        """Delete the written files, unless they belong to the table, or may."""
+        ...
+
+
+class UpkeepTransaction(Protocol):
+    """The members of a transaction beyond adding rows, each with a default for a format to inherit."""
+
+    @property
+    def row(self: RowTransaction) -> Struct:
+        """The struct of the rows that `append` takes: the columns that Spark can represent."""
+        return self.schema.struct
+
+    @property
+    def added(self) -> Added:
+        """The data files that the transaction has written; none if the format does not count them."""
+        return Added()
+
+    @property
+    def home(self: RowTransaction) -> str:
+        """The table's own folder, by which others identify it: a path or URI."""
+        return self.location
 
     @property
     def durable(self) -> bool:
         """False if the lake's files are written without syncs."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """The folder of the table's data files: a path or URI."""
-        ...
+        return True
 
     def reached_with(self) -> Mapping[str, str] | None:
         """The options of `stores.filesystem` with which tasks reach the store of the `location`.
 
         None if it is in no store, or if tasks cannot reach it.
         """
-        ...
+        return None
+
+    def include(self, transaction: Self) -> bool:
+        """Commit another transaction of the same lake with this one.
+
+        Returns False if the format cannot; the other then needs a commit of its own.
+        """
+        return False
+
+    def again(self: RowTransaction, now: State) -> None:
+        """Apply the same changes and files to the table's state ``now``, after a conflict.
+
+        The same must have been planned for it. If all rows are replaced, rows that others appended are
+        carried over.
+
+        Raises:
+            Moved: the rows are not right for the new state.
+            CommitConflict: the table has changed once more.
+        """
+        raise Moved(f"the table at {self.location} has changed since the batch was planned")
+
+    def read(self: RowTransaction) -> DataFrame:
+        """Return the rows of the table state that the transaction began on, whatever others do meanwhile.
+
+        Raises UsageError if the format cannot `replace` rows.
+        """
+        raise _only_adds(self)
+
+    def replace(
+        self: RowTransaction, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None
+    ) -> int:
+        """Replace all rows of the table by the frame's rows; returns their number.
+
+        Args:
+            frame: the new rows.
+            summary: the properties of the snapshot.
+            carry: converts rows that other writers append meanwhile, which `again` then writes too. It
+                raises Moved if they need another plan.
+
+        Raises:
+            UsageError: the format cannot.
+        """
+        raise _only_adds(self)
+
+    def by_key(self: RowTransaction) -> KeyedTransaction:
+        """Return the transaction, to change rows by key. Raises UsageError if the format cannot."""
+        raise _only_adds(self)
+
+    def read_written(self) -> DataFrame | None:
+        """Return the rows that the committed transaction wrote; None if they cannot be read separately."""
+        return None
+
+    def upkeep(self) -> None:
+        """Drop metadata of old batches after the commit. Never fails."""
+        return
+
+    def undo(self) -> bool:
+        """Remove the rows of a committed transaction; False if they can no longer be distinguished."""
+        return False
+
+
+def _only_adds(transaction: RowTransaction) -> UsageError:
+    return UsageError(
+        f"the format of the table at {transaction.location} can only add rows, and this would change some",
+        'make it in another format, or without a key and with allow_rewrite = "false"',
+    )
+
+
+class Transaction(RowTransaction, UpkeepTransaction, Protocol):
+    """A transaction of any format."""
+
+
+class KeyedTransaction(Transaction, Protocol):
+    """A transaction that changes rows by key, and remembers the keys of those that it deletes."""
 
     def write(
         self,
@@ -197,12 +304,11 @@ class Transaction(Protocol):
         *,
         with_ids: bool = False,
     ) -> int:
-        """Have tasks write their rows, with the columns of `row`; returns their number.
+        """Have tasks write their rows, as `RowTransaction.write` does.
 
         Args:
             tasks: the tasks.
-            folder: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-                none.
+            folder: for files of this batch alone.
             summary: the properties of the snapshot.
             with_ids: after the columns, the rows have their ids, as `find` has found them, and the sequence
                 numbers of their last changes.
@@ -271,71 +377,6 @@ class Transaction(Protocol):
 
         From now on the transaction commits only to the table state that it began on.
         """
-        ...
-
-    def read(self) -> DataFrame:
-        """Return the rows of the table state that the transaction began on, whatever others do meanwhile."""
-        ...
-
-    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
-        """Replace all rows of the table by the frame's rows; returns their number.
-
-        Args:
-            frame: the new rows.
-            summary: the properties of the snapshot.
-            carry: converts rows that other writers append meanwhile, which `again` then writes too. It
-                raises Moved if they need another plan.
-        """
-        ...
-
-    def set(self, properties: Mapping[str, str]) -> None:
-        """Set table properties."""
-        ...
-
-    def remember(self, files: Sequence[int]) -> None:
-        """Record, for the commit, that the table has these source files, by fingerprint.
-
-        Call it between `write` and `set`.
-        """
-        ...
-
-    def include(self, transaction: Self) -> bool:
-        """Commit another transaction of the same lake with this one.
-
-        Returns False if the format cannot; the other then needs a commit of its own.
-        """
-        ...
-
-    def commit(self) -> None:
-        """Make everything visible at once. Raises CommitConflict if another writer was faster."""
-        ...
-
-    def again(self, now: State) -> None:
-        """Apply the same changes and files to the table's state ``now``, after a conflict.
-
-        The same must have been planned for it. If all rows are replaced, rows that others appended are
-        carried over.
-
-        Raises:
-            Moved: the rows are not right for the new state.
-            CommitConflict: the table has changed once more.
-        """
-        ...
-
-    def abandon(self) -> None:
-        """Delete the written files, unless they belong to the table, or may."""
-        ...
-
-    def read_written(self) -> DataFrame | None:
-        """Return the rows that the committed transaction wrote; None if they cannot be read separately."""
-        ...
-
-    def upkeep(self) -> None:
-        """Drop metadata of old batches after the commit. Never fails."""
-        ...
-
-    def undo(self) -> bool:
-        """Remove the rows of a committed transaction; False if they can no longer be distinguished."""
         ...
 
 
@@ -430,22 +471,17 @@ class AlterableTable(Protocol):
 
 
 class CatalogTable(AlterableTable, Protocol):
-    """A table of a catalog. Nothing is created before the first commit."""
+    """A table of a catalog, with its rows. Nothing is created before the first commit.
+
+    A batch asks for the members before `with_rows`; for those after it, and from `versions` on, other
+    operations ask.
+    """
 
     spark: SparkSession
-
-    def with_rows(self) -> CatalogTable:
-        """The table itself."""
-        return self
 
     @property
     def blank(self) -> Definition:
         """The definition of a new table without columns in this format."""
-        ...
-
-    @property
-    def as_text(self) -> frozenset[Primitive]:
-        """The types for which the format has no columns: their values become text."""
         ...
 
     def taken(self, state: State, files: Collection[int]) -> Collection[int]:
@@ -459,30 +495,6 @@ class CatalogTable(AlterableTable, Protocol):
         """Return the rows of the table, now or at a snapshot."""
         ...
 
-    def row_ids(self, changed: str) -> list[str]:
-        """Return SQL for the ids by which readers identify rows, empty if the format has none.
-
-        It is selected after the table's columns, for `Transaction.replace`.
-        """
-        return []
-
-    @property
-    def new_row_ids(self) -> str | None:
-        """A sentence for people if rewritten rows lose their ids."""
-        return None
-
-    def fillable(self, schema: Schema) -> Schema:
-        """Return the schema without the columns that Spark cannot write."""
-        ...
-
-    def readable(self, schema: Schema) -> Schema:
-        """Return the schema without the columns that Spark cannot read."""
-        ...
-
-    def read_readable(self) -> DataFrame:
-        """Return the table's present rows, without the columns that Spark cannot read."""
-        ...
-
     def transaction(self, state: State, new_definition: Definition | None = None) -> Transaction:
         """Begin a transaction on the table; it creates one that does not exist, as ``new_definition``.
 
@@ -491,6 +503,58 @@ class CatalogTable(AlterableTable, Protocol):
         this ``state``.
         """
         ...
+
+    def delete(self, column: str, value: str) -> None:
+        """Delete the rows whose ``column`` holds this text."""
+        ...
+
+    def with_rows(self) -> CatalogTable:
+        """The table itself."""
+        return self
+
+    @property
+    def as_text(self) -> frozenset[Primitive]:
+        """The types for which the format has no columns: their values become text."""
+        return frozenset()
+
+    def fillable(self, schema: Schema) -> Schema:
+        """Return the schema without the columns that Spark cannot write."""
+        return schema
+
+    def readable(self, schema: Schema) -> Schema:
+        """Return the schema without the columns that Spark cannot read."""
+        return schema
+
+    def read_readable(self) -> DataFrame:
+        """Return the table's present rows, without the columns that Spark cannot read."""
+        return self.read()
+
+    def row_ids(self, changed: str) -> list[str]:
+        """Return SQL for the ids by which readers identify rows, empty if the format has none.
+
+        It is selected after the table's columns, for `UpkeepTransaction.replace`.
+        """
+        return []
+
+    @property
+    def new_row_ids(self) -> str | None:
+        """A sentence for people if rewritten rows lose their ids."""
+        return None
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """Return the rows added since snapshot ``after``; None if they cannot be read alone."""
+        return None
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """Return the rows that others appended between two states of the table, of one schema.
+
+        None if others did more than append, or if that is unknown.
+        """
+        return None
+
+    def branches(self) -> Mapping[str, set[int]]:
+        """Return the branches, each with the column ids that its snapshot was written with."""
+        return {}
 
     def versions(self) -> Versions:
         """Return the known past of the table. Raises UsageError if there is no table."""
@@ -507,10 +571,6 @@ class CatalogTable(AlterableTable, Protocol):
         """Yield a snapshot and its known ancestors."""
         ...
 
-    def branches(self) -> Mapping[str, set[int]]:
-        """Return the branches, each with the column ids that its snapshot was written with."""
-        ...
-
     def laid(self) -> Sequence[Laid]:
         """Return the table's data files by partition spec."""
         ...
@@ -519,21 +579,6 @@ class CatalogTable(AlterableTable, Protocol):
         """Read column statistics of ``schema`` from metadata. Raises UsageError if there is no table."""
         ...
 
-    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """Return the rows added since snapshot ``after``; None if they cannot be read alone."""
-        ...
-
-    def appended(self, before: State, now: State) -> DataFrame | None:
-        """Return the rows that others appended between two states of the table, of one schema.
-
-        None if others did more than append, or if that is unknown.
-        """
-        ...
-
     def defaults(self) -> Mapping[int, frozenset[Any]]:
         """Return the known defaults that columns have had, by column id."""
-        ...
-
-    def delete(self, column: str, value: str) -> None:
-        """Delete the rows whose ``column`` holds this text."""
         ...

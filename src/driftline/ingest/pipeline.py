@@ -321,7 +321,7 @@ class PreparedRows(Prepared):
             if self.rejects is not None and isinstance(error, BatchIsInError):
                 # Another process was faster; its rejects are in quarantine, unless they were forgotten here.
                 self.rejects.withdraw(tried=self.run.tried)
-            elif self.rejects is not None and self.transaction.uncommitted:
+            elif self.rejects is not None and self.transaction.visible is False:
                 self.rejects.undo()
             raise
 

@@ -22,7 +22,7 @@ from driftline.core.settings.condition import MESSAGE_KEY
 from driftline.core.settings.fields import excluded_paths, spelled_path
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
-from driftline.formats.base import Transaction
+from driftline.formats.base import KeyedTransaction, Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.pipeline import BatchRun, Written, summary
 from driftline.keys.filling import RowFiller
@@ -63,6 +63,7 @@ class KeyedBatchRun(BatchRun):
         self.changes, row_key = None, planned.settings.row_key
         if planned.brings_nothing or row_key is None:
             return Written(0)
+        transaction.by_key()  # refused before anything is read
         tasks, table = planned.tasks(transaction.row), self.batch.table.name
         slices = Slices.of(tasks, folder, table)
         excluded = list(excluded_paths(planned.settings.contract))
@@ -83,7 +84,9 @@ class KeyedBatchRun(BatchRun):
             return replace(planned, counts=KeyCounts())
         # A speculated plan knows of no truncate.
         changes = replace(self.changes, truncate=_truncate(planned))
-        return replace(planned, counts=changes.settle(self.batch.table.spark, transaction, summary(planned)))
+        return replace(
+            planned, counts=changes.settle(self.batch.table.spark, transaction.by_key(), summary(planned))
+        )
 
     def properties(self, planned: Planned) -> dict[str, str]:
         """The properties of any batch, and a new truncate of the source."""
@@ -175,7 +178,9 @@ class Changes:
     cache: KeyCache | None = None
     truncate: LastTruncate = field(default_factory=LastTruncate)
 
-    def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
+    def settle(
+        self, spark: SparkSession, transaction: KeyedTransaction, summary: Mapping[str, str]
+    ) -> KeyCounts:
         """Write the winning rows, and have the transaction remove the rows that they replace or delete."""
         key = [self._columns(path) for path in self.row_key.key]
         order = [self._columns(path) for path in self.row_key.order_by]
@@ -200,9 +205,8 @@ class Changes:
             settled, merged = settle_patches(latest, deletes, hits, remembered)
         else:
             settled = settle(latest, hits, remembered)
-        rows_left = transaction.remove(
-            together(settled.dead, older), sum(part.size for part in self.slices.parts)
-        )
+        size = sum(part.size for part in self.slices.parts)
+        rows_left = transaction.remove(together(settled.dead, older), size)
         if texts is not None and order_id is not None and self.row_key.remembers:
             gone = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(gone)
@@ -215,8 +219,7 @@ class Changes:
         tasks = self.slices.tasks(spark, live, row_maker, rows_left)
         if rows_left is not None:
             summary = {**summary, MOVED: str(len(rows_left))}
-        with_ids = ROW_ID in live.column_names
-        written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
+        written = transaction.write(tasks, self.slices.folder, summary, with_ids=ROW_ID in live.column_names)
         expected = len(settled.live) + (0 if rows_left is None else len(rows_left))
         if written != expected or settled.counts.total != self.slices.rows:
             raise DataError(
@@ -238,7 +241,7 @@ class Changes:
         return texts
 
     def _find(
-        self, transaction: Transaction, keys: BatchKeys, ids: Mapping[str, int], latest: Latest
+        self, transaction: KeyedTransaction, keys: BatchKeys, ids: Mapping[str, int], latest: Latest
     ) -> tuple[Sequence[Found], Positions]:
         """Find the table's rows that have a key of the batch, and those that a truncate removes."""
         order, deleted = ids.get(ORDER_KIND), ids.get(DELETED_KIND)
@@ -272,7 +275,7 @@ class Changes:
             kind: self.struct.fields.index(column) for kind, column in columns.items() if column is not None
         }
 
-    def _stored(self, settled: Settled, transaction: Transaction) -> StoredRows | None:
+    def _stored(self, settled: Settled, transaction: KeyedTransaction) -> StoredRows | None:
         """Return a reader of the table's rows with values to keep; None if all values are replaced.
 
         Raises DataError if values that nothing replaces would be lost.

@@ -17,7 +17,7 @@ from driftline.core.settings.fields import parse_paths, spelled_path
 from driftline.core.settings.properties import PREFIX
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
-from driftline.formats.base import CatalogTable, Transaction
+from driftline.formats.base import CatalogTable, KeyedTransaction
 from driftline.keys.identity import FieldColumns, KeyFold
 from driftline.keys.remembered import key_texts
 from driftline.keys.stored import columns_of, values_of
@@ -66,7 +66,7 @@ class RememberedFold:
         columns = chain.from_iterable(columns_of(schema.struct, path, plan.mark) for path in row_key.key)
         return cls(plan.sites, plan.merged.type, [*(c.field.id for c in columns), order.id])
 
-    def kept(self, transaction: Transaction) -> set[Path]:
+    def kept(self, transaction: KeyedTransaction) -> set[Path]:
         """The columns with values of remembered deletes that the one column cannot hold."""
         columns: set[Path] = set()
         for _, rows in transaction.remembered(self.ids):
@@ -75,7 +75,7 @@ class RememberedFold:
                 columns |= {(*site.parent, column.name) for column in site.folded if column.id in ids}
         return columns
 
-    def rewrite(self, transaction: Transaction, rest: Mapping[Path, Sequence[str]]) -> None:
+    def rewrite(self, transaction: KeyedTransaction, rest: Mapping[Path, Sequence[str]]) -> None:
         """Have the remembered deletes in the new columns too. ``rest``: the names of columns that stay, by
         site.
         """
@@ -118,7 +118,7 @@ def check_remembered(table: CatalogTable, before: Definition, after: Definition)
     fields, ids = [values_of(columns) for columns in key], [c.field.id for c in chain.from_iterable(key)]
     if set(ids) <= {f.id for _, f in before.schema.walk()}:
         return
-    transaction = table.transaction(table.load())
+    transaction = table.transaction(table.load()).by_key()
     for _, rows in transaction.remembered([*ids, order.id]):
         if any(None in json.loads(text) for text in key_texts(fields, rows).to_pylist()):
             raise DataError(

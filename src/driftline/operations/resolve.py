@@ -254,7 +254,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         _check_converts(preview, request.to, settings)
         transaction = rewrite.transaction
         remembered = RememberedFold.of(plan, state.schema, settings.row_key)
-        for_deletes = set() if remembered is None else remembered.kept(transaction)
+        for_deletes = set() if remembered is None else remembered.kept(transaction.by_key())
         rest = request.rest(plan, preview, for_deletes)
         retry.progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
@@ -274,7 +274,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         summary = {"driftline.resolve": dotted(plan.path)}
         rewrite.replace(lambda rows: rows.selectExpr(*columns), summary, check)
         if remembered is not None:
-            remembered.rewrite(transaction, rest)
+            remembered.rewrite(transaction.by_key(), rest)
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         transaction.set(replace(request, path=plan.path).record(state.properties))

@@ -78,7 +78,7 @@ class Staged:
 
     def undo(self) -> None:
         """Remove the rows again, because their batch failed."""
-        if not self.transaction.committed:
+        if not self.transaction.visible:
             self.transaction.abandon()
         elif not self.transaction.undo():
             self.table.delete("batch", self.batch)
@@ -89,7 +89,7 @@ class Staged:
         ``tried``: this process took the other's rejects for those of an earlier attempt and replaced them, so
         its own rejects stay.
         """
-        if not self.transaction.committed:
+        if not self.transaction.visible:
             self.transaction.abandon()
         elif not tried:
             self.transaction.undo()  # where the files are gone, the other process has taken them for those of a try

@@ -34,7 +34,15 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError, UsageError
-from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
+from driftline.formats.base import (
+    Added,
+    CommitConflict,
+    Moved,
+    State,
+    UnknownError,
+    UpkeepTransaction,
+    carried,
+)
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
@@ -246,7 +254,7 @@ def with_values(schema: Schema, values: dict[int, Default]) -> Schema:
     return replace(schema, struct=Struct(tuple(fields)))
 
 
-class DuckLakeTransaction:
+class DuckLakeTransaction(UpkeepTransaction):
     """The changes of one batch, visible together when committed, with those of included transactions."""
 
     def __init__(
@@ -259,9 +267,8 @@ class DuckLakeTransaction:
     ) -> None:
         self.table = table
         self.base = base
-        self.committed = False
+        self.visible: bool | None = False
         self.snapshot: int | None = None
-        self.uncommitted = True
         self._intent = TableCommit(table.name, base, schema, folder, pinned=True, keys=keys)
         if base is None:
             self._intent.layout = CatalogLayout(), keys
@@ -305,11 +312,6 @@ class DuckLakeTransaction:
             zone = self.table.spark.conf.get("spark.sql.session.timeZone") or "UTC"
             self._values = values_of(self._intent.schema, zone)
         return with_values(self._intent.schema, self._values)
-
-    @property
-    def row(self) -> Struct:
-        """The struct of the rows that `append` takes."""
-        return self.schema.struct
 
     @property
     def added(self) -> Added:
@@ -397,6 +399,10 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
+    def by_key(self) -> DuckLakeTransaction:
+        """Return the transaction: a DuckLake deletes rows by position."""
+        return self
+
     def find(
         self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> list[Found]:
@@ -472,7 +478,7 @@ class DuckLakeTransaction:
         intents, message = [part._intent for part in parts], self._message()
         if self._deletes is not None and self._deletes.commit is not None:
             intents.append(self._deletes.commit)
-        self._set_uncommitted(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
+        self._set_visible(None)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
             snapshot = self.table.catalog.write(
                 lambda connection: commit(connection, intents, message),
@@ -482,14 +488,14 @@ class DuckLakeTransaction:
         except UnknownError:
             raise
         except Exception:
-            self._set_uncommitted(True)
+            self._set_visible(False)
             raise
         for part in parts:
-            part.committed, part.snapshot = True, snapshot
+            part.visible, part.snapshot = True, snapshot
 
-    def _set_uncommitted(self, uncommitted: bool) -> None:
+    def _set_visible(self, visible: bool | None) -> None:
         for part in [self, *self._with]:
-            part.uncommitted = uncommitted
+            part.visible = visible
 
     def again(self, now: State) -> None:
         """After a conflict, apply the same changes and files to the table as it is ``now``.
@@ -540,7 +546,7 @@ class DuckLakeTransaction:
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
-        if self.uncommitted:
+        if self.visible is False:
             paths = [file.path for file in self._intent.files] + [file.path for file in self._intent.deletes]
             for path in [*self._folders, *(self._intent.folder + path for path in paths)]:
                 removed(self.table.spark, path)
@@ -552,9 +558,6 @@ class DuckLakeTransaction:
         if self.snapshot is None:
             return None
         return self.table.read_files([file.path for file in self._intent.files], self.snapshot)
-
-    def upkeep(self) -> None:
-        """Nothing to do: a batch of long past is a few rows of the catalog."""
 
     def undo(self) -> bool:
         """Remove the files of a committed transaction from the table; False if it no longer has them, or has

@@ -14,7 +14,15 @@ from driftline.core.changes.apply import refits
 from driftline.core.history.entries import CHANGE_RECORD, LEDGER, OTHERS, with_change
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
+from driftline.formats.base import (
+    Added,
+    CommitConflict,
+    Moved,
+    State,
+    UnknownError,
+    UpkeepTransaction,
+    carried,
+)
 from driftline.formats.commit import Retry
 from driftline.formats.iceberg.commit import begin, check_head, commit, delete_files, is_durable, upkeep
 from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
@@ -69,16 +77,17 @@ if TYPE_CHECKING:
     from driftline.write.positions import Positions
 
 
-class IcebergTransaction:
+class IcebergTransaction(UpkeepTransaction):
     """The changes of one batch, visible together when committed.
 
-    ``base``: the table that they start from, None for a new one.
+    Attributes:
+        base: the table that they start from; None for a new one.
     """
 
     def __init__(self, table: IcebergReader, java: Any, base: State | None) -> None:
         self.table = table
         self.base = base
-        self.committed = False
+        self.visible: bool | None = False
         self._java = java
         self._jvm: Any = table.spark._jvm
         self._evolved: list[tuple[tuple[Change, ...], int]] = []  # steps, with the ids that each began at
@@ -96,7 +105,6 @@ class IcebergTransaction:
         self._key_file_paths: list[str] = []  # of files with deletes that were written
         self._delta: RowDelta | None = None  # rows looked up by key
         self._deletes: DeletesBranch | None = None  # those that are remembered
-        self.uncommitted = True
 
     @classmethod
     def on(cls, table: IcebergReader, state: State) -> IcebergTransaction:
@@ -247,6 +255,10 @@ class IcebergTransaction:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
 
+    def by_key(self) -> IcebergTransaction:
+        """Return the transaction: Iceberg deletes rows by position."""
+        return self
+
     def find(
         self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> list[Found]:
@@ -388,21 +400,17 @@ class IcebergTransaction:
         step_ = step(self._java.startMetadata(), self._java.table().operations().current())
         return with_change(properties, step_, before, {**before, **properties})
 
-    def include(self, _: IcebergTransaction) -> bool:
-        """False: Iceberg has no commit over two tables."""
-        return False
-
     def commit(self) -> None:
         """Make everything visible at once. Raises CommitConflict if someone else was faster."""
-        self.uncommitted = False  # whatever ends this now, Ctrl-C too, may end it behind the commit
+        self.visible = None  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
             commit(self.table, self._java, self._is_in, self._own_files())
         except UnknownError:
             raise
         except (CommitConflict, DriftlineError):
-            self.uncommitted = True
+            self.visible = False
             raise
-        self.committed = True
+        self.visible = True
 
     def _own_files(self) -> Iterator[str]:
         """Return the files that the transaction has written, without manifests."""
@@ -487,7 +495,7 @@ class IcebergTransaction:
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
-        if self.uncommitted:
+        if self.visible is False:
             self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
             for folder in self._folders:
                 delete_folder(self.table.spark, self._java.table(), folder)
