@@ -79,6 +79,16 @@ def test_bounds(
     assert metrics.nulls == {1: values.count(None)}
 
 
+@pytest.mark.parametrize(
+    "batches",
+    [[["zzz"], ["a" * 5000, "bbb"]], [["a" * 5000, "bbb"], ["zzz"]], [["zzz"], [None], ["a" * 5000]]],
+)
+def test_long_value_leaves_bounds_of_other_batches(tmp_path: Path, batches: list[list[str | None]]) -> None:
+    rows = [[{"a": value} for value in batch] for batch in batches]
+    (file,) = written(tmp_path, schema_of("a: string"), rows, SHORT)
+    assert (file.metrics.lower[1], file.metrics.upper[1]) == (b"aa", b"z{")
+
+
 def test_columns_inside_lists_and_maps_have_sizes_alone(tmp_path: Path) -> None:
     schema = schema_of("a: long, s: struct<b: double, l: list<long>>, m: map<string, double>")
     at = ids(schema)

@@ -34,7 +34,7 @@ from driftline.tasks.batch_folder import BatchFolder
 from driftline.write.distribution import Distribution, Partition
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
-# Footers also do not count NaN, and lose the sign of zero. So tasks compute the metrics themselves.
+# Footers leave long bounds out, do not count NaN and lose the sign of zero: tasks compute these themselves.
 _LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -75,16 +75,19 @@ class MetricsCollector:
         self._nans = {leaf.id: 0 for leaf in self._floats}
         self._bounds: dict[int, tuple[Any, Any]] = {}
 
-    def feed(self, batch: pa.RecordBatch) -> None:
-        """Add the values of some rows."""
-        columns: dict[tuple[str, ...], pa.Array] = {}
+    def feed(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Add the values of a whole row group."""
+        columns: list[dict[tuple[str, ...], pa.Array]] = [{} for _ in batches]
         for leaf in self._floats:
-            self._floats_of(leaf, _column(batch, leaf.path, columns))
+            for batch, read in zip(batches, columns, strict=True):
+                self._floats_of(leaf, _column(batch, leaf.path, read))
         for leaf in self._texts:
-            column = _column(batch, leaf.path, columns)
-            longest = pc.max(pc.binary_length(column)).as_py()
-            if longest is not None and (longest > _LONGEST or leaf.id in self._bounds):
-                self._widen(leaf.id, *_encoded_bounds(column))
+            texts = [_column(batch, leaf.path, read) for batch, read in zip(batches, columns, strict=True)]
+            # One long value costs the footer the bounds of its whole row group, so all of its batches count.
+            if any((pc.max(pc.binary_length(text)).as_py() or 0) > _LONGEST for text in texts):
+                for text in texts:
+                    if text.null_count < len(text):
+                        self._widen(leaf.id, *_encoded_bounds(text))
 
     def result(self, footer: pq.FileMetaData) -> FileMetrics:
         """Return the metrics of the file that has this footer."""
@@ -403,7 +406,6 @@ class _Writer:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch; a full row group is written."""
-        self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= self._row_group:
@@ -430,6 +432,7 @@ class _Writer:
 
     def _flush(self) -> None:
         if self._gathered:
+            self._collector.feed(self._gathered)
             table = pa.Table.from_batches(self._gathered)
             with self._new.explaining():
                 self._writer.write_table(table, row_group_size=max(1, len(table)))
