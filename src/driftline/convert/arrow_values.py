@@ -63,8 +63,13 @@ Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type
 
 
 class MapEntries(NamedTuple):
-    """The entries of leaves that are maps: their number for each, their keys, a column for each type of their
-    values, and the leaves.
+    """The entries of leaves that are maps.
+
+    Attributes:
+        lengths: the number of entries of each map.
+        keys: the keys of all entries.
+        values: a column for each type of their values.
+        numbers: the leaves that are the maps.
     """
 
     lengths: NDArray[Any]
@@ -90,6 +95,7 @@ def entries_in(leaves: Columns, key: Type, first: int) -> list[MapEntries]:
     for type_, array in leaves:
         if isinstance(type_, Map) and type_.key == key:
             column = type_.value, entries_of(array)
+            # A map with values of several types comes as one array for each type, all with the same keys.
             lengths = column[1].value_lengths()
             alike = next((group for group in by_maps if group[0][1].value_lengths().equals(lengths)), None)
             if alike is None:
@@ -130,11 +136,16 @@ _NUMBERS = (LONG, DOUBLE)
 
 @dataclass(frozen=True)
 class ArrowRecords:
-    """The fields of some records as ``arrays``, one for each field of ``struct``, in its order.
+    """The fields of some records as Arrow arrays.
 
     A key may have several arrays; each of its values is in one of them, and arrays with the same lists share
-    these. ``json``: numbers and strings are JSON's, which has one kind of each; otherwise they have the
-    declared types. ``nulls``: flags those that are no records, and are null in each array.
+    these.
+
+    Attributes:
+        arrays: one for each field of ``struct``, in its order.
+        struct: the types of the arrays, by key.
+        json: numbers and strings are JSON's, which has one kind of each; else they have the declared types.
+        nulls: flags those that are no records, and are null in each array.
     """
 
     arrays: Sequence[pa.Array]
@@ -174,6 +185,8 @@ def _values(
 ) -> ArrowValues | MixedValues:
     alike: list[list[tuple[Type, pa.Array]]] = []
     for column in columns:
+        # Arrays with the same lists share the places of their elements, so their leaves line up; others do
+        # not.
         group = next((candidate for candidate in alike if same_lists(candidate[0][1], column[1])), None)
         if group is None:
             alike.append([column])
@@ -184,9 +197,11 @@ def _values(
 
 
 class ArrowValues:
-    """The values of one field, all of dimension ``dim``, in a column for each of their types.
+    """The values of one field, in a column for each of their types.
 
-    ``count``: of their leaves.
+    Attributes:
+        dim: the dimension of all values.
+        count: the number of their leaves.
     """
 
     def __init__(
@@ -225,6 +240,7 @@ class ArrowValues:
         if not self._json:
             return source in bases
         taken = takes_number(bases, source) if source in _NUMBERS else source in bases
+        # Whole numbers in a column that was parsed as doubles: observing has counted them as longs.
         return (taken or (source == DOUBLE and LONG in bases and target == DOUBLE)) and converts(
             source, target
         )
@@ -245,6 +261,7 @@ class ArrowValues:
                 leaves, date_types[0], target, unit
             )  # observing has judged every string of the field
         declared = primitives_of(self._route)
+        # Dates among other strings are distinguished one by one: the whole column has no single type.
         by_base: dict[Primitive, list[int]] = {}
         for number, text in enumerate(leaves.to_pylist() if date_types else ()):
             if text is not None:
@@ -258,8 +275,9 @@ class ArrowValues:
         return scattered(len(leaves), parts, arrow_type(target))
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The values as VARIANT, and flags of the leaves held. A VARIANT column without lists stays as it
-        is.
+        """Return the values as VARIANT, and flags of the leaves held.
+
+        A VARIANT column without lists stays unchanged.
         """
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
@@ -269,14 +287,14 @@ class ArrowValues:
         )
         array = variants_of(values)
         valid = array.is_valid().to_numpy(zero_copy_only=False)
+        # A VARIANT holds a value whole or not at all, so its leaves share one flag.
         owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self.dim)]
         return array, valid[np.asarray(owners, np.int64)]
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
-        """The fields of the structs, or empty records if the column does not take objects.
+        """Return the fields of the structs, or empty records if the column does not take objects.
 
-        A single struct of JSON keeps all its leaves, with nulls for the others; other structs leave nulls
-        out.
+        A single struct of JSON keeps nulls for leaves that are no records; other structs leave them out.
         """
         takes = RECORD in bases_of(column_route).get(self.dim, frozenset())
         # A column has an object that it does not take as {}, but for what has to be found in the rest.
@@ -311,10 +329,12 @@ class ArrowValues:
         return self.maps_of(self.entries(key, dims), route)
 
     def entries(self, key: Type, dims: Dims, first: int = 0) -> list[MapEntries]:
-        """The entries of the leaves that are maps with keys of this type and values of one of these
-        dimensions.
+        """Return the entries of the leaves that are maps of this key and one of these dimensions.
 
-        ``first``: the number of the first leaf.
+        Args:
+            key: the type of the keys.
+            dims: the dimensions of the values around the maps.
+            first: the number of the first leaf.
         """
         facets = (*self._route.shape.facets, *self._route.to_rest)
         has_values = any(facet.dim == self.dim and isinstance(facet.base, MapOf) for facet in facets)
@@ -337,6 +357,8 @@ class ArrowValues:
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         """Wrap the leaves in lists as deep as ``type_``; if the depth is the same, the lists are reused."""
         dim = dimension(type_)
+        # Only if no leaf was lost: a list in which no value fits is null as a whole, and its lists are then
+        # built.
         if dim == self.dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
         if dim < self.dim:
@@ -364,6 +386,7 @@ class ArrowValues:
         if stored is not None:
             lost = np.flatnonzero(self._valid & ~stored).tolist()
             places = self.places() if lost else ()
+            # Looked for only where something is lost: places are Python objects, one for each leaf.
             valid = np.flatnonzero(self._valid).tolist() if lost else ()
             for value, within in lost_by_value(lost, places, valid):
                 yield from self._text_at(value, within, contract)
@@ -505,6 +528,7 @@ class MixedValues:
         waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
             for text in part.texts(None if stored is None else stored[start : start + part.count], contract):
+                # A part knows only its own elements of such a value, and the rest wants the value whole.
                 if self._shared[text.number]:
                     waiting.add(text.number)
                 else:

@@ -87,6 +87,7 @@ def default_of(column: Field, count: int) -> pa.Array:
         return pa.nulls(count, type_)
     if not isinstance(default, Expression):
         return pa.repeat(pa.scalar(_value(column.type, default), type_), count)
+    # Another expression is computed once for the batch, before its tasks; here it can only be missing.
     if default.sql not in _EACH_ROW:
         raise DataError(no_value(column))
     return pa.array([_EACH_ROW[default.sql]() for _ in range(count)], type_)
@@ -197,6 +198,7 @@ def _fill(
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
+    # All map columns of the field together: an entry is lost only if none of them takes it.
     leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, collector)
     variants: dict[int, pa.Array] = {}
     keeping: list[pa.Array] = []
@@ -209,11 +211,14 @@ def _fill(
             continue
         if i not in leaves:
             leaves[i] = _leaves(base, column_route, values, path, collector)
+        # A timestamp made from a number does not count as stored: only the number itself proves that nothing
+        # is lost (`_without_longs`).
         keeping.append(
             leaves[i]
             if base not in _MOMENTS
             else _leaves(base, _without_longs(column_route), values, path, None)
         )
+    # With one column the count of nulls decides; flags of each leaf are made only where they are needed.
     if len(keeping) != 1 or not values.are_all_in(keeping[0]):
         stored += [array.is_valid().to_numpy(zero_copy_only=False) for array in keeping]
         # A map may be planned for by its values alone, and have no column for its dimension.
@@ -234,6 +239,7 @@ def _account(
     """
     if collector is not None:
         _aside(collector, values, stored)
+    # Observing has planned a column for each value, so this never happens unless both disagree.
     elif (lost := values.lost(stored)) is not None and not elsewhere:
         raise Lost(path, lost)
 
@@ -283,6 +289,7 @@ def _maps(
         for dims, places in _by_dimension({i: column_routes[i] for i in value_routes}):
             columns = tuple(value_routes[i].columns[0] for i in places)
             to_rest = frozenset().union(*(value_routes[i].to_rest for i in places))
+            # The map columns share keys and entries, so their values are converted as columns of one field.
             together = replace(value_routes[places[0]], columns=columns, to_rest=to_rest)
             maps = values.maps(together, key, dims)
             if maps is None:
@@ -467,6 +474,8 @@ class Converter:
     settings: Settings
 
     def __reduce__(self) -> Any:
+        # As one text with its own depth: a plan for a wide table is pickled as calls, which is ten times as
+        # fast as dataclasses with slots (core/support.py).
         return _restored, (pickled((self.struct, self.route, self.settings), DEEPEST),)
 
     @cached_property
@@ -480,6 +489,7 @@ class Converter:
         Raises Lost for a value that no column takes.
         """
         contract = self.settings.contract
+        # A VARIANT takes its value whole, so excluded fields have to go before it is built.
         if cuts_variants(self.struct, contract):
             records = [cut_record(record, contract) for record in records]
         return self._rows(JsonRecords(records, self.settings.dates))
@@ -526,6 +536,7 @@ class Converter:
             }
             arrays = put(arrays, self.struct, self.route, drifted_records, (), collector)
         if collector is not None:
+            # Last, when all columns have said what they lack.
             arrays[self.struct.fields.index(column)] = collector.entries.array()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

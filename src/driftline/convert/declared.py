@@ -78,6 +78,7 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
         yield LeafReading(VOID, lambda a: a)
     elif pa.types.is_date64(type_):
         yield LeafReading(DATE, lambda a: _where_whole(a, whole_days=True).cast(arrow_type(DATE)))
+        # Arrow's date64 counts milliseconds, and nothing keeps a writer from moments within a day.
         yield LeafReading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole_days=False), overflow=True)
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
@@ -101,6 +102,7 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
     (pa.types.is_boolean, BOOLEAN),
     (pa.types.is_uint32, LONG),
     (pa.types.is_int64, LONG),
+    # The widest of these numbers has twenty digits, which no long holds.
     (pa.types.is_uint64, decimal(20, 0)),
     (pa.types.is_integer, INT),
     (pa.types.is_float64, DOUBLE),
@@ -120,6 +122,7 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[LeafReading]:
         yield LeafReading(plain, lambda a: _whole_micros(a, plain))
         yield LeafReading(STRING, lambda a: _finer(a, plain), overflow=True)
     else:
+        # Seconds and milliseconds reach further than microseconds, in which all tables count.
         yield LeafReading(plain, lambda a: _near(a, plain))
         yield LeafReading(STRING, lambda a: _far(a, plain), overflow=True)
 
@@ -156,6 +159,7 @@ def _far(values: pa.Array, plain: Primitive) -> pa.Array:
     far = np.flatnonzero(_is_far(values))
     units = values.take(pa.array(far)).cast(pa.int64()).to_numpy(zero_copy_only=False)
     zone = "Z" if plain == TIMESTAMP else ""
+    # numpy prints any year; Arrow's own cast to text ends at those of microseconds.
     texts = [f"{moment}{zone}" for moment in units.view(f"datetime64[{values.type.unit}]")]
     return scattered(len(values), [(far, pa.array(texts, pa.string()))], pa.string())
 
@@ -188,6 +192,8 @@ def _of_decimal(type_: Any) -> Iterator[LeafReading]:
     if integer_digits + scale <= _DIGITS:
         yield _cast_to(decimal(integer_digits + scale, scale))
         return
+    # More digits than a table's decimal has: numbers go to the widest decimal of their scale, and
+    # those beyond it become text.
     if scale <= _DIGITS:
         widest = decimal(_DIGITS, scale)
         yield LeafReading(
@@ -418,6 +424,7 @@ def _items(lists: pa.Array) -> pa.Array:
 def _relisted(lists: pa.Array, read: Read) -> pa.Array:
     items = read(_items(lists))
     offsets = np.zeros(len(lists) + 1, np.int32)
+    # Offsets are made from the lengths: a slice or a view of lists need not begin at 0 nor be in order.
     np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
     mask = lists.is_null() if lists.null_count else None
     return pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask)

@@ -138,6 +138,7 @@ class JsonValues:
         self._numbers: dict[Primitive, list[int]] = {}
         for number in by_kind[Number]:
             text: str = leaves[number]  # type: ignore[assignment]
+            # Eighteen digits always fit 64 bits, and most numbers are such.
             base = LONG if len(text) <= 18 and text.isdigit() else base_of(text)
             (longs if base is LONG else self._numbers.setdefault(base, [])).append(number)
         if longs:
@@ -199,6 +200,7 @@ class JsonValues:
         taken = [
             n
             for n in self._objects
+            # An object without a value decides no depth, so any column of objects may take it.
             if n in shredded.idle or RECORD in bases.get(shredded.leaf_dims[n], _NONE)
         ]
         return JsonRecords([shredded.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
@@ -215,6 +217,7 @@ class JsonValues:
         objects: list[Mapping[str, object]] = [shredded.leaves[n] for n in numbers]  # type: ignore[misc]
         if route.left_out or route.no_words:
             takes = partial(_takes_key, route)
+            # The struct next to the map takes the other keys.
             objects = [{k: v for k, v in o.items() if takes(k)} for o in objects]
         offsets = np.zeros(len(objects) + 1, np.int32)
         np.cumsum([len(o) for o in objects], out=offsets[1:])
@@ -245,6 +248,7 @@ class JsonValues:
                     yield NumberText(number, (), json_text(value, contract))
             return
         if self._waiting_maps:
+            # The caller's flags are those of the other columns as well.
             stored = stored.copy()
             # A struct beside has some keys of such a map, if any.
             stored[[n for n in self._objects if self._shredded.leaf_dims[n] in self._waiting_maps]] = False

@@ -72,8 +72,10 @@ def _boolean_number(values: pa.Array, source: Primitive, target: Primitive, unit
 def _integer_decimal(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     precision, scale = target.args
     integer_digits = precision - scale
+    # Below 19 digits a long may be too large for the decimal; Arrow's cast would raise, not give null.
     if integer_digits < 19:
         values = _where(values, _within(values, 1 - 10**integer_digits, 10**integer_digits - 1))
+    # By way of a type with room for every long: Arrow casts an integer only to a decimal of enough digits.
     return values.cast(pa.decimal256(19 + scale, scale)).cast(arrow_type(target))
 
 
@@ -89,6 +91,7 @@ def _integer_float(values: pa.Array, source: Primitive, target: Primitive, unit:
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     singles = numbers.astype(np.float32)
     doubles = singles.astype(np.float64)
+    # A double of 2**63 has no long, and numpy's cast of it is undefined.
     exact = (doubles >= -(2.0**63)) & (doubles < 2.0**63)
     exact &= np.where(exact, doubles, 0).astype(np.int64) == numbers
     return pa.array(singles, pa.float32(), mask=~exact | nulls_of(values))
@@ -116,6 +119,7 @@ def _epoch_long(values: pa.Array, source: Primitive, target: Primitive, unit: st
     if unit == "ns":
         far = 2**63 // 1000
         return pc.multiply(_where(micros, _within(micros, -far, far)), 1000)
+    # Arrow divides towards zero; instants before 1970 need the floor.
     count = _floor_divide(micros, MICROS[unit])
     return _where(count, pc.equal(pc.multiply(count, MICROS[unit]), micros))
 
@@ -132,6 +136,7 @@ def _long_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit
     """Timestamps by the epoch unit, else by magnitude (seed rule 10); null outside the years 1 to 9999."""
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     per_unit = {name: (_FIRST_MICROS // size, _LAST_MICROS // size) for name, size in MICROS.items()}
+    # As doubles: the absolute value of the least long is no long.
     size = np.abs(numbers.astype(np.float64))
     units = {
         "s": size < 1e11,
@@ -147,6 +152,7 @@ def _long_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit
             continue
         low, high = per_unit[name]
         counted = counted & (numbers >= low) & (numbers <= high)
+        # Zero where the number is out of range, so that its product does not overflow.
         micros = np.where(counted, numbers * np.where(counted, MICROS[name], 0), micros)
         valid |= counted
     valid &= (micros >= _FIRST_MICROS) & (micros <= _LAST_MICROS) & ~nulls_of(values)
@@ -177,6 +183,7 @@ def time_text(times: pa.Array) -> pa.Array:
     """
     unit = times.type.unit
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    # Arrow prints times of a day, not durations; within a day both read the same.
     clock, integer = (pa.time32, pa.int32()) if second < 10**6 else (pa.time64, pa.int64())
     counts = times.cast(pa.int64() if pa.types.is_duration(times.type) else integer)
     outside = pc.invert(_within(counts.fill_null(0), 0, 86_400 * second - 1))
@@ -240,6 +247,7 @@ def _uuid_string(values: pa.Array, source: Primitive, target: Primitive, unit: s
 
 def _binary_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     try:
+        # The cast checks UTF-8 for all at once; only a column with a bad value is read one by one.
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([_utf8(v) for v in values.to_pylist()], pa.string())
@@ -290,11 +298,13 @@ def dates_of(texts: pa.Array, pattern: DatePattern) -> pa.Array:
     """
     parts = pc.extract_regex(texts, pattern=rf"\A{pattern.regex(named=True)}\z")
     moments, weekday = _as_iso(parts, pattern), pattern.part("E")
+    # A pattern matches 30 February too; the strict form of ISO 8601 refuses it before Arrow's cast fails.
     exact = DATE_PATTERN if pattern.type == DATE else TIMESTAMP_NTZ_PATTERN
     moments = _only_where(pc.match_substring_regex(moments, rf"\A(?:{exact})\z"), moments)
     moments = moments.cast(arrow_type(pattern.type))
     if weekday:
         written = pc.index_in(_part(parts, weekday), _named(WEEKDAYS, weekday))
+        # A weekday that is not the date's would not print back: the text stays text.
         moments = _only_where(pc.equal(written.cast(pa.int64()), pc.day_of_week(moments)), moments)
     return moments
 
@@ -321,6 +331,7 @@ def _hour(parts: pa.Array, pattern: DatePattern) -> pa.Array:
     if not pattern.part("a"):
         return _two(hour)
     afternoon = pc.equal(_part(parts, "a"), "PM").cast(pa.int32())
+    # 12 AM is midnight and 12 PM noon.
     of_twelve = pc.if_else(pc.equal(_two(hour), "12"), 0, hour.cast(pa.int32()))
     return _two(_number(pc.add(of_twelve, pc.multiply(afternoon, 12)), 0))
 

@@ -139,6 +139,7 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
         return pa.nulls(count, type_)
     if len(parts) == 1 and len(parts[0][0]) == count:
         return parts[0][1]
+    # One `take` over all parts puts leaves and nulls in place, whatever the type.
     index = np.full(count, -1, np.int64)
     start = 0
     for numbers, leaves in parts:
@@ -219,6 +220,7 @@ class Shredded:
     def add(self, value: object) -> None:
         """Append a value: its tree, its dimension, and its leaves, numbered after the existing ones."""
         first = len(self.leaves)
+        # Most lists hold scalars alone, and take no walk.
         if type(value) is list and value and _NOT_PLAIN.isdisjoint(map(type, value)):
             self.leaves += value
             tree: Tree = [*range(first, len(self.leaves))]
@@ -261,6 +263,7 @@ def _depth(tree: Tree, without: AbstractSet[int], cache: _Depths) -> int | None:
     """Return the depth of a tree. ``cache``: depths by list, which each list around a list needs again."""
     if type(tree) is not list:
         return None if tree is None or tree in without else 0
+    # By identity: the trees live as long as the cache, and lists have no hash.
     if id(tree) not in cache:
         depths = [depth for item in tree if (depth := _depth(item, without, cache)) is not None]
         cache[id(tree)] = max(depths) + 1 if depths else None
@@ -283,6 +286,7 @@ def shred(values: Sequence[object]) -> Shredded:
     ([0, [1, [None, 2]], [[]]], [0, 2, None])
     """
     out = Shredded()
+    # Most fields have no list: then leaves are the values, and nothing is nested.
     if list not in set(map(type, values)):
         out.flat = True
         out.leaves = [value for value in values if value is not None]
@@ -338,6 +342,7 @@ class _Placing:
         if not isinstance(tree, list):
             return tree if tree is not None and self.fits[tree] else None
         items = [self.element(item, dim - 1) for item in tree]
+        # A list of nulls would read as one that came so; another column has the value.
         return items if any(item is not None for item in items) else None
 
     def element(self, tree: Tree, dim: int) -> Tree:
@@ -373,6 +378,7 @@ def _wrapped(tree: Tree, times: int) -> Tree:
 
 def assemble(trees: Sequence[Tree], leaves: pa.Array, type_: pa.DataType) -> pa.Array:
     """Assemble placed values into an array of ``type_``, with the leaves of the trees' numbers."""
+    # Arrow builds the lists of numbers from Python; the leaves, of any type, are then taken by number.
     numbered: pa.DataType = pa.int64()
     element_type = type_
     while pa.types.is_list(element_type):
@@ -384,6 +390,7 @@ def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.
     if not pa.types.is_list(numbers.type):
         return leaves.take(numbers)
     elements = _with_leaves(numbers.values, leaves, type_.value_type)
+    # The buffers of the numbers' lists serve again, so lists, nulls and offsets need no second pass.
     return pa.Array.from_buffers(
         type_, len(numbers), numbers.buffers()[:2], numbers.null_count, numbers.offset, [elements]
     )

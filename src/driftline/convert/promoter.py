@@ -72,6 +72,7 @@ def typed_value(value: Any, type_: Type) -> Any:
         case Struct(fields):
             types = {f.name: f.type for f in fields}
             if len(types) < len(fields):
+                # A dict would keep one of its values, and lose the others.
                 raise ValueError("a key occurs more than once")
             return {key: typed_value(item, types[key]) for key, item in value.items()}
         case List(element):
@@ -347,6 +348,7 @@ class Promoter:
         before = batch.column([f.name for f in self.before.fields].index(self.old))
         for numbers, values in self._filled(parts):
             for name, array in zip(values.schema.names, values.columns, strict=True):
+                # Most columns get nothing from these rows, and to put back nulls would copy each.
                 if array.null_count == len(array):
                     continue
                 if name == self.new:
@@ -388,6 +390,7 @@ def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) 
     stored = column.take(pa.array(numbers, pa.int64())).to_pylist()
     for number, before, value in zip(numbers, stored, values.to_pylist(), strict=True):
         merged[number] = _merged(merged.get(number, before), value, column.type, (name,))
+    # The column once, the merged values behind it, and one `take` that picks either by row.
     index = np.arange(len(column))
     index[list(merged)] = np.arange(len(column), len(column) + len(merged))
     both = pa.concat_arrays([column, pa.array(list(merged.values()), column.type)])
@@ -407,6 +410,7 @@ def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
     if pa.types.is_list(type_):
         child_path = (*path, "element")
         return [_merged(*pair, type_.value_type, child_path) for pair in zip_longest(before, value)]
+    # The rest and the columns may each hold a part of a value, never two values for one place.
     if before != value:
         raise DataError(f"{dotted(path)} has {before!r} where the rest has {value!r}: nothing is changed")
     return before

@@ -112,6 +112,8 @@ class Collector:
         places: list[tuple[int, tuple[int, ...]]] = []
         list_texts: dict[int, str] = {}
 
+        # Asked for one lost value at a time, and the places of all leaves only at the first: most batches
+        # lose none, and then nothing of this is computed.
         def spot(number: int) -> Spot:
             if not places:
                 places.extend(values.places())
@@ -155,6 +157,7 @@ def json_text(value: object, contract: Contract) -> str:
 
 def _raw(value: object, contract: Contract) -> Any:
     if type(value) is Number:
+        # A number keeps its own digits; msgspec would print a float its own way.
         return msgspec.Raw(value.encode())
     if type(value) is list:
         return [_raw(item, contract.inside(1)) for item in value]
@@ -301,9 +304,11 @@ def _leaves(array: pa.Array, type_: Primitive, points: bool) -> list[Any]:
     if type_.name == "boolean":
         return array.to_pylist()  # type: ignore[no-any-return]
     if type_.name in _NUMBERS:
+        # By the table's own texts of numbers, so a value in the rest reads as it would in a text column.
         texts = convert(array, type_, STRING).to_pylist()
         if points and (type_.name in ("float", "double") or any(type_.args[1:])):
             texts = [f"{t}.0" if t is not None and _WHOLE.fullmatch(t) else t for t in texts]
+        # JSON has no such numbers, so they become texts.
         return [t if t is None or t in _NO_NUMBERS else msgspec.Raw(t.encode()) for t in texts]
     if type_ == STRING or (converts(type_, STRING) and type_.name != "binary"):
         texts = convert(array, type_, STRING).cast(pa.binary()).to_pylist()

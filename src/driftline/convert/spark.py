@@ -41,6 +41,7 @@ def _to_spark(array: pa.Array, type_: Primitive) -> pa.Array:
     if type_ == UUID:
         return convert(array, UUID, STRING)
     if type_ == VARIANT:
+        # Spark takes neither part as nullable, so there may be no null in them even below a null VARIANT.
         parts = [array.field(number).fill_null(b"") for number in range(2)]
         return pa.StructArray.from_arrays(parts, fields=list(array.type), mask=array.is_null())
     return array.cast(pa.binary())

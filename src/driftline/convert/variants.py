@@ -81,6 +81,7 @@ def _number(text: Number) -> int | float | Decimal:
     natural = base_of(text)
     if natural == LONG:
         return int(text)
+    # A decimal has no negative zero.
     if natural == DOUBLE and float(text) == 0 and text.startswith("-"):
         return -0.0
     if text.replace(".", "").lstrip("-").isdigit() and (plain := _fits(Decimal(text))) is not None:

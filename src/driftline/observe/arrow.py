@@ -75,9 +75,11 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
+        # The column of what a declared type cannot hold counts by its values alone: most batches have none.
         if (f.name or empty_names) and f.doc != OVERFLOW:
             shape = _field_shape(f.type, Place(place.source, place.line, position), empty_names)
             shape.comment = f.doc or ""
+            # Arrow allows two columns of one name: they are one field with several types.
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
     return out
 
@@ -130,10 +132,12 @@ def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
 
 def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: ExpectedField) -> None:
     leaf_type = peel(type_)[1]
+    # Marks are about values: the lists around them are in the facet already.
     leaves = flattened(values).drop_null()
     if not len(leaves):
         return
     facet = facet_of(type_)
+    # Columns marked as overflow are declared without a facet; their first value makes one.
     if facet not in shape.facets and leaf_type != VOID:
         shape.facets[facet] = Profile(shape.place, typed=True, digits=leaf_type == STRING)
     match leaf_type:
@@ -158,12 +162,14 @@ def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
         case "int" | "long":
             low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
             profile.wide = profile.wide or low < -EXACT or high > EXACT
+            # Up to 2**24 a float holds every integer, so most columns are not looked at value by value.
             profile.lossy = profile.lossy or (max(-low, high) > 2**24 and not _all_single(leaves))
         case "binary":
             profile.lossy = profile.lossy or not _all_text(leaves)
         case "date" | "timestamp" | "timestamp_ntz":
             micros = _micros(leaves, type_)
             profile.far = profile.far or bool((micros < _NEAR[0]).any() or (micros > _NEAR[1]).any())
+            # Microseconds first: a value with these digits needs six, whatever the others need.
             for digits, finer in ((6, 1_000), (3, 1_000_000)):
                 if profile.fraction < digits and bool((micros % finer != 0).any()):
                     profile.fraction = digits
@@ -179,6 +185,7 @@ def _text(leaf: pa.Array, type_: Primitive) -> str:
     try:
         return str(text[0].as_py())
     except UnicodeDecodeError:
+        # Java and C write texts that are not UTF-8; a sample for the report may not fail the batch.
         return repr(text.cast(pa.binary())[0].as_py())
 
 

@@ -49,11 +49,12 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
-    """Find lines, by index, with a number for which `driftline.core.values.base_of` finds more than a double.
+    """Find lines, by index, with a number that a double may not hold exactly.
 
-    At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by
-    their text, and with them what looks like one inside a string.
+    A number of at most 15 digits without a negative exponent is a double or beyond `HUGE`. Other numbers are
+    judged by their text, as `driftline.core.values.base_of` does; so is what looks like one in a string.
     """
+    # The padding lets positions before and behind a number be read without a check of bounds.
     text = b"\n".join((_PAD, *lines, _PAD))
     starts, ends = _suspects(np.frombuffer(text, np.uint8))
     if not len(starts):
@@ -61,10 +62,12 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
     places = [
         start
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        # `_run` stops after this many characters, so the text of a longer number is cut.
         if end - start >= _LONGEST or not _sure(text[start:end])
     ]
     if not places:
         return []
+    # One look for all lines together: called line by line, numpy costs more than the decoder.
     line_ends = len(_PAD) + np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
     return sorted(set(np.searchsorted(line_ends, places, side="right").tolist()))
 
@@ -106,8 +109,11 @@ def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
     behind = _digits(chars, dots, (1, 4, 8))
     before = _digits(chars, dots, (-1, -5, -9))
     minus = np.flatnonzero(chars == ord("-"))
+    # An exponent: a digit, `e` or `E`, then the minus. The bit 0x20 makes the letter small.
     tiny = _digit(chars[minus - 2]) & ((chars[minus - 1] | 0x20) == ord("e"))
     starts = _run(chars, np.concatenate((dots[behind | before], minus[tiny])), -1)
+    # A number follows one of these; digits behind another character are part of a string. A string may still
+    # begin like that, and is then only judged in vain.
     starts = np.unique(starts[_BEFORE[chars[starts - 1]]])
     return starts, _run(chars, starts, 1) + 1
 
@@ -131,6 +137,7 @@ _EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
 _INT = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _LONG = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _DOUBLE = Annotated[float, Meta(gt=-HUGE, lt=HUGE)]
+# `{}` alone: an object with any key is new to a field without records.
 _EMPTY = defstruct("Empty", [], forbid_unknown_fields=True)
 _MAP = MapOf(STRING)
 _STRINGS = (STRING, *DATELIKE, *DECLARED)
@@ -164,6 +171,7 @@ class FieldDecoders(dict[str, Decode]):
         types = self.types()
         if key not in types:
             return _unknown
+        # A msgspec decoder costs more than the values of a few lines, and most keys never drift.
         self[key] = decode = self._decoder(types[key])
         return decode
 
@@ -195,12 +203,16 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
     def check(kind: type, value: object) -> object:
         """The hook for values without a type: by a pattern if it is certain, else as they would be walked."""
+        # msgspec calls a hook for types it does not know. Each such field has a class of its own, so that the
+        # hook can tell by it which field a value is of.
         sure, checked, field_shape, expected = rules[kind]
         match = sure.get(type(value))
         if match is not None and match(value):
             return checked
         if value is None or field_shape is None:
             raise ShapeChanged
+        # The walker raises ShapeChanged if the value adds anything, and learns nothing: the line may fail
+        # later.
         fallback(value, field_shape, expected)
         return checked
 
@@ -235,6 +247,7 @@ def _wide(fields: FieldDecoders, required: Sequence[str]) -> Decode:
     """Build a decoder of records with very many keys, since msgspec looks up keys one by one."""
 
     def decode(line: bytes | Raw) -> object:
+        # Cut into keys and raw values in one pass; each key then has a dictionary's look-up.
         record = raw_members(line)
         for key, value in record.items():
             fields[key](value)
@@ -259,6 +272,8 @@ class _DecoderBuilder:
             name = f"f{len(fields)}"
             names[name] = key
             fields.append((name, type_) if must else (name, type_, None))
+        # Keys are no Python names, so fields are numbered and renamed. `gc=False`: these objects hold no
+        # cycles, and without it Python's collector would look at each of them.
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
     def keys(self, shape: RecordShape, expected: ExpectedField) -> Iterator[tuple[str, Any, bool]]:
@@ -282,9 +297,11 @@ class _DecoderBuilder:
         """Return the type of a field's values except null; None if there are none, or they must be walked."""
         dims = {facet.dim for facet in field_shape.facets if facet.dim}
         deepest = max(*dims, field_shape.empty_lists, 0)
+        # Lists of several depths: msgspec knows one type of list in a union.
         if len(dims) > 1 or self.untypable(field_shape, expected):
             return self.checked(field_shape, expected)
         type_: Any = None
+        # From the innermost values outwards: each level wraps the type of the one below in a list.
         for level in range(deepest, -1, -1):
             parts, pattern = self.level(field_shape, expected, level)
             if level < deepest:
@@ -311,6 +328,7 @@ class _DecoderBuilder:
     def untypable(self, field_shape: FieldShape, expected: ExpectedField) -> bool:
         """True if msgspec's types cannot express, or not with certainty, what is known of the field."""
         bases = {facet.base for facet in field_shape.facets}
+        # msgspec takes an object as a struct or as a dict; here its keys decide between both.
         if expected.beside is not None or bases >= {RECORD, _MAP}:
             return True
         if any(s.ragged for s in field_shape.facets.values()) or BIG_INTEGER in bases:
@@ -340,11 +358,13 @@ class _DecoderBuilder:
         facets = {facet.base: s for facet, s in field_shape.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
+            # Until an integer beyond 2**53 was seen, one is news: other columns may not hold it exactly.
             parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
         elif INT in facets:
             parts.append(_INT)
         if DOUBLE in facets:
             self.doubles = True
+            # `_NO_INTEGER` takes the integers away from `float`, which would read `7` as a fraction.
             parts += [_DOUBLE] if facets.keys() & {LONG, INT} else [_NO_INTEGER, _DOUBLE]
         pattern = self.pattern({base: s for base, s in facets.items() if base in _STRINGS}, expected)
         if STRING in facets and pattern is None:
@@ -354,6 +374,7 @@ class _DecoderBuilder:
                 parts.append(self.record(s.record, expected))
             elif isinstance(base, MapOf) and s.value is not None:
                 parts.append(dict[str, _or_null(self.field(s.value, expected.value or UNKNOWN))])  # type: ignore[misc]
+        # Where objects are known, their own type takes `{}` as well.
         if field_shape.empty_record and not facets.keys() & {RECORD, _MAP}:
             parts.append(_EMPTY)
         return parts, pattern
@@ -374,6 +395,8 @@ class _DecoderBuilder:
         kinds = [
             known_pattern(base, s.fraction, s.far, mode) for base, s in strings.items() if base != STRING
         ]
+        # A text is known if it is of a kind seen before or, where strings were seen, of none that would count
+        # as something else.
         ways = [f"(?:{'|'.join(kinds)})\\Z"] if kinds else []
         return "|".join([*ways, f"(?!(?:{'|'.join(typed_patterns)})\\Z)"] if STRING in strings else ways)
 

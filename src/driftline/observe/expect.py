@@ -87,6 +87,7 @@ class ExpectedField:
     required_keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        # Of these columns it depends on the number itself whether it fits, so each is judged by its text.
         narrow = {t for t in self.types if t == FLOAT or t.name == "decimal"}
         self.plain_integers = LONG in self.types or not (narrow or INT in self.types)
         self.plain_fractions = DOUBLE in self.types or not narrow
@@ -107,9 +108,11 @@ def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
 
 
 def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, ExpectedField]:
+    # Siblings carry the key of their field in a mark, so all columns of a field come together here.
     keys = by_key(columns, settings.mark)
     for key, field_contract in contract.fields.items():
         if field_contract.hint is not None or field_contract.fields or field_contract.needed:
+            # A field that only settings name has no column yet, but the rules ask for its values.
             keys.setdefault(key, [])
     return {key: _expect(field_contract, contract.of(key), settings) for key, field_contract in keys.items()}
 
@@ -139,6 +142,7 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
 
 
 def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | None:
+    # Only what adds nothing in any form may be taken unseen: with siblings or a hint, the value decides.
     if len(columns) != 1 or contract.hint is not None or contract.excluded or contract.needed:
         return None
     (column,) = columns
@@ -155,6 +159,7 @@ def steady(expected: ExpectedField) -> RecordShape:
     """Return the shape of records that fill the columns of all fields with a single type."""
     shape = RecordShape()
     for position, (key, inside) in enumerate(expected.fields.items()):
+        # A profile without a place: the fields of a steady batch begin nowhere, and no report names them.
         if inside.sole is not None:
             place = Place("", 0, position)
             record = steady(inside) if inside.sole.base == RECORD else None

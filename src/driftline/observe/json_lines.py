@@ -49,10 +49,13 @@ class AdmissionByShape:
 
         Sample and place may be those of a record of the same shape.
         """
+        # A walker for this record alone: what other records have must not decide if this one is accepted.
         walker = Walker(self._expected, self._dates)
         walker.walk(record, source, line)
         signature = _signature(walker.shape)
         if signature not in self._verdicts:
+            # Memory stays bounded where each record has a shape of its own; a verdict is only asked for
+            # again.
             if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
             self._verdicts[signature] = self._judge.conflict(walker.shape)
@@ -122,6 +125,7 @@ class JsonObserver:
         """
         self._expected, self._settings = expected, settings
         self._folds_at = many if settings.contract.folds else None
+        # Before a judge nothing counts as seen: a record that the decoder takes would not be judged.
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._admission = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
@@ -175,6 +179,7 @@ class JsonObserver:
         judged: list[Looked] = []
         while position < len(lines):
             chunk = lines[position : position + _CHUNK]
+            # A chunk is joined into one text to be screened, so long lines go in smaller numbers.
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
             judged += [
@@ -198,6 +203,7 @@ class JsonObserver:
         records = self._lines - self._blank - self._malformed
         dropped = Counter(self._walker.dropped)
         tally = Tally(records, self._malformed, dropped, tuple(self._bad), refused=dict(self._refused))
+        # The walker begins with the table's steady shape, which no record has confirmed here.
         shape = self._walker.shape if records else RecordShape()
         merged = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(merged, tally=replace(merged.tally, excluded=Counter(self._excluded.counts)))
@@ -221,6 +227,8 @@ class JsonObserver:
                 stop = doubts[doubt] if doubt < len(doubts) else stop
             todo = iter(lines[position:stop])
             try:
+                # The loop runs in C. The line that failed has left the iterator, so what remains tells its
+                # position.
                 deque(map(fast.decode, todo), maxlen=0)
                 position = stop
             except REFUSED:
@@ -238,12 +246,14 @@ class JsonObserver:
         keys = line.count(b'":')
         try:
             self._exact.decoder().decode(line)
+            # The exact decoder reads fractions by their text, so it takes what the fast one has to doubt.
             self._fast.missed(_APART * keys)
             return None
         except REFUSED:
             knew = self._walker.learnt
             why = self._walk(line, source, number)
             self._fast.missed(keys)
+            # The walk added nothing: the exact decoder only lacked what the walker knew by then.
             if knew == self._walker.learnt:
                 self._exact.missed(keys)
             return why
@@ -287,6 +297,7 @@ class _Adaptive:
     def begin(self, walker: Walker) -> None:
         """Start again, with a walker that knows what each previous walker knew at first."""
         self._walker, self._folded, self._missed = walker, walker.folded, 0.0
+        # Each file begins with the same knowledge, so the first decoder is built once for all of them.
         self._built = self._first or _Built(NOTHING, None)
         self._knows = -1 if walker.shape.fields and self._first is None else 0
 
@@ -310,6 +321,7 @@ class _Adaptive:
         if self._part is not None:
             # A copy: what is learnt later would pass as usual, and the column parser would skip it.
             to_decode = walker.beginning_with(self._part(walker.shape))
+            # What was learnt is outside the usual part: another decoder would take the same lines.
             if to_decode.shape == self._built.takes:
                 return
         else:

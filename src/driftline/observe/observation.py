@@ -61,11 +61,14 @@ class Tally:
             self.records + other.records,
             self.malformed + other.malformed,
             self.dropped_names + other.dropped_names,
+            # The first places in order, not the first to arrive, so a report does not depend on how tasks
+            # were cut.
             tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
             self.excluded + other.excluded,
             self.tombstones + other.tombstones,
             self.deletes + other.deletes,
             self.marks + other.marks,
+            # A position is a text that sorts by its bytes (keys/identity.py): the last is the greatest.
             max(self.truncated, other.truncated),
             {
                 refuses: first_places((*self.refused.get(refuses, ()), *other.refused.get(refuses, ())))
@@ -116,6 +119,7 @@ class Observation:
         """Replace each place of the observation by ``new_place`` of it."""
         reasons = tuple(replace(r, place=new_place(r.place)) for r in self.tally.reasons)
         refused = {refuses: tuple(map(new_place, places)) for refuses, places in self.tally.refused.items()}
+        # The packed entries are copies (`bare`), so the places of this observation stay as they are.
         entries = _packed(self.shape)
         for _, _, item in entries:
             item.place = new_place(item.place)
@@ -148,6 +152,7 @@ _Entry = tuple[int, Any, Any]
 
 def _packed(shape: RecordShape) -> list[_Entry]:
     out: list[_Entry] = []
+    # Breadth first, without recursion: a shape may be deeper than Python's stack.
     todo: deque[_Entry] = deque((0, key, item) for key, item in shape.fields.items())
     while todo:
         owner, key, item = todo.popleft()
@@ -194,6 +199,7 @@ def sample(value: object) -> str:
     '[1.50, "x", null]'
     """
     text = ""
+    # Piece by piece, so a record of many megabytes is not printed for a sample of 80 characters.
     for piece in [value[: SAMPLE + 1]] if isinstance(value, str) else _pieces(value):
         text += piece
         if len(text) > SAMPLE:

@@ -27,7 +27,7 @@ from driftline.observe.observation import sample
 
 
 class Parts:
-    """The parts of a value: its leaves by depth, the deepest empty list, the depths of ``{}``."""
+    """The parts of a value: its leaves by depth, the deepest empty list, and the depths of ``{}``."""
 
     def __init__(self) -> None:
         self.leaves: dict[int, list[object]] = {}
@@ -53,6 +53,7 @@ class Parts:
             return
         for item in value:
             self.add(item, depth + 1, whole)
+        # An empty list says how deep a field is only where no value inside says more.
         if not any(has_value(item) or (whole and type(item) is dict) for item in value):
             self.empty_list = max(self.empty_list, depth + 1)
 
@@ -155,12 +156,14 @@ class Walker:
             if field_shape is None:
                 self._learn()
                 field_shape = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
+            # `type` rather than `isinstance`: this loop sees each value of each walked record.
             if type(value) is dict or type(value) is list:
                 self._path.append(key)
                 self._value(value, field_shape, expected.fields.get(key, UNKNOWN), position)
                 self._path.pop()
             elif value is not None:
                 self._leaf(value, _FLAT, value, field_shape, expected.fields.get(key, UNKNOWN), position)
+            # An entry that only a missing required value made: the field itself comes with this record.
             if field_shape.absent:
                 self._learn()
                 field_shape.absent = False
@@ -227,6 +230,7 @@ class Walker:
         else:
             text = str(leaf)
             base = declared_base(text, expected.types) if expected.types else base_of(text)
+            # Texts of up to 15 characters are within 2**53, and most integers are that short.
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
         facet = self._facet(base, dim, value, field_shape, position)
         if wide > facet.wide or digits > facet.fraction or beyond > facet.far or ragged > facet.ragged:
@@ -247,6 +251,7 @@ class Walker:
         dim, ragged = depth
         beside = expected.beside
         is_map = expected.value is not None or Facet(dim, _MAP) in field_shape.facets
+        # An object that was folded in this batch, and whose words stayed in a struct: no column says so yet.
         if beside is None and expected.value is None and is_map and Facet(dim, RECORD) in field_shape.facets:
             beside = _FOLDED
         if not is_map or beside is not None:
@@ -256,6 +261,7 @@ class Walker:
             if facet.record is None:
                 facet.record = RecordShape()
             self._record(fields, facet.record, expected)
+            # Where the table has a struct, its fields keep their columns, and no fold may drop them.
             if self._folds_at is not None and not is_map and not expected.fields:
                 self._fold(facet, facet.record, dim, field_shape, self._folds_at)
         if is_map:
@@ -282,6 +288,7 @@ class Walker:
             return
         verdict = as_map(entries_of([record]))
         if verdict is None:
+            # Asked again at twice the keys: the question costs as much as all keys, so its cost stays linear.
             self._next_look[id(facet)] = 2 * len(record.fields)
             return
         self._learn()

@@ -36,8 +36,13 @@ IS_DISCARDED = f"coalesce({REPLAY} = {DISCARDED}, false)"
 
 @dataclass(slots=True)
 class Pending:
-    """A quarantine as it was loaded. ``reached``: the last replay that the table has; ``open``: batches of
-    captures that are in quarantine, and not in the table yet.
+    """A quarantine as it was loaded.
+
+    Attributes:
+        table: the quarantine itself.
+        state: its loaded state.
+        reached: the last replay that the table has.
+        open: batches of captures that are in quarantine, but not in the table yet.
     """
 
     table: CatalogTable
@@ -55,19 +60,24 @@ class Pending:
         pending, now = cls(quarantined, state), table.load()
         pending.reached = last_replay(state, now.properties)
         if now.exists:
+            # The quarantine commits first, so a token that it has and the table lacks is a batch cut in
+            # between.
             last = map(Token.of, state.properties.items())
             pending.open = tuple(token.batch for token in last if token and not token.reached(now.properties))
         return pending
 
     @property
     def waits(self) -> str:
-        """SQL, whether a row still waits."""
+        """SQL that is true of a row that still waits."""
+        # The table commits a replay's number with its rows. A number it has not reached is of a replay that
+        # died after it marked the rows, so they still wait.
         return f"coalesce({REPLAY} > {self.reached}, true)"
 
     @property
     def settled(self) -> str:
-        """SQL, whether the batch of a row has ended. A capture that died in its batch takes its records back,
-        and brings them again.
+        """SQL that is true of a row whose batch has ended.
+
+        A capture that died in its batch takes its rejects back and ingests the records again.
         """
         # Sent again here, such a record would come twice.
         if not self.open:
@@ -77,7 +87,7 @@ class Pending:
 
     @property
     def ready(self) -> str:
-        """SQL, whether a row is a record that may be sent."""
+        """SQL that is true of a row that is a record and may be replayed."""
         return f"{RECORDS} and {self.settled}"
 
     def left(self) -> tuple[int, int]:
@@ -97,9 +107,15 @@ class Pending:
         return sorted(int(row[0]) for row in rows)
 
     def mark(self, chosen: str, number: Callable[[int], str], retry: Retry) -> int:
-        """Set the replay of the rows that ``chosen``, SQL, is true of, in one commit; returns their number.
+        """Set the replay of chosen rows in one commit, and return their number.
 
-        ``number``: the SQL of the new value, by the last replay there is. Raises CommitConflict.
+        Args:
+            chosen: SQL that is true of the rows.
+            number: returns the SQL of the new value, given the last replay.
+            retry: how long to wait for other writers.
+
+        Raises:
+            CommitConflict: other writers were faster for too long.
         """
         from pyspark.sql import functions as F
 
@@ -109,7 +125,10 @@ class Pending:
             assert counts is not None
             if not counts[0]:
                 return 0
+            # A quarantine of an earlier version may lack the very column that is set here.
             rewrite.transaction.evolve(quarantine.missing(self.state.schema))
+            # The quarantine may have lost numbers that the table knows, as when its rows were deleted; a
+            # number that is given twice would make new rows count as replayed.
             value = number(max(self.reached, counts[1] or 0))
             ids = self.table.row_ids(chosen)
 
@@ -156,8 +175,11 @@ class QuarantinedRecords(Source):
 
 @dataclass(frozen=True, slots=True)
 class _Raw(PlainTexts):
-    """The texts of rejected records. ``keys``: messages of topics have their keys as a field, as when they
-    came; ``nulls``: their null values delete rows.
+    """The texts of rejected records.
+
+    Attributes:
+        keys: messages of topics have their keys as a field, as when they were first read.
+        nulls: their null values delete rows.
     """
 
     keys: bool = False
@@ -168,6 +190,7 @@ class _Raw(PlainTexts):
         texts, *places = (column.to_pylist() for column in batch.columns)
         raw = [None if text is None else text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
+        # `groupby` needs neighbours: the frame is sorted by place (see `quarantined`).
         for source, rows in groupby(range(len(raw)), lambda row: origins[row].place.source):
             numbers = list(rows)
             first, stop = numbers[0], numbers[-1] + 1
@@ -185,6 +208,7 @@ class _Raw(PlainTexts):
         """The texts of messages of a topic."""
         if not self.keys:
             return without_keys(raw)
+        # `again`: a reject of a typed value has its key in the JSON already, and keeps it.
         return with_keys(raw, [origin.key for origin in origins], nulls=self.nulls, again=True)
 
 

@@ -59,6 +59,7 @@ def with_feed(table: CatalogTable, state: State) -> State:
     """Give a table that does not exist yet the properties that waiting batches have left for it."""
     if state.exists:
         return state
+    # A first batch that is refused whole makes no table, so its settings wait with its records.
     kept = of(table).load().properties.get(FEED)
     return state if kept is None else replace(state, properties=json.loads(kept))
 
@@ -80,6 +81,7 @@ class Staged:
         """Remove the rows again, because their batch failed."""
         if not self.transaction.visible:
             self.transaction.abandon()
+        # The quarantine has changed since, so the snapshot cannot go; the rows go by their batch.
         elif not self.transaction.undo():
             self.table.delete("batch", self.batch)
 
@@ -113,6 +115,7 @@ def stage(
     else:
         written = transaction.append(_rows(rejected, constants), summary)
     if token is not None:
+        # In the commit of the rejects: an attempt after a crash finds by it what to take back (`forget`).
         transaction.set(token.properties)
     return Staged(quarantine, transaction, written, batch)
 

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchFolder:
-    """A folder of one batch: on a disk that all tasks see, by its path; or in a store, by its URI.
+    """A folder of one batch, on a disk that all tasks see or in a store.
 
-    ``options``: of the store, as `stores.filesystem` takes them. ``synced``: tasks sync their files, as the
-    driver cannot sync what another machine has in memory.
+    Attributes:
+        path: the path on the disk, or the URI in the store.
+        options: the store's options, as `stores.filesystem` takes them; None on a disk.
+        synced: tasks sync their files, as the driver cannot sync what another machine has in memory.
     """
 
     path: str
@@ -55,13 +57,14 @@ class BatchFolder:
             )
 
     def create(self, name: str) -> pa.NativeFile:
-        """A new file, open for writing."""
+        """Create a file and open it for writing."""
         path = f"{self.path}/{name}"
         return pa.OSFile(path, "wb") if self.options is None else created(path, self.options)
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file of it, to be read anywhere in it."""
+        """Open a file of the folder for random access."""
         path = f"{self.path}/{name}"
+        # Arrow reads the batches of a mapped file in place, without a copy in memory.
         return pa.memory_map(path) if self.options is None else native(path, self.options)
 
 
@@ -74,9 +77,7 @@ class Located(Protocol):
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options by which tasks reach the store of the location; None if it is in none, or
-        unreachable.
-        """
+        """Return the store options that tasks need; None if the location is in no store they can reach."""
         ...
 
     @property
@@ -87,16 +88,22 @@ class Located(Protocol):
 
 @contextmanager
 def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder | None]:
-    """A folder of one batch alone, for as long as its tasks run: where the ``files`` are, if on a disk;
-    elsewhere on this machine, where the tasks run here; else in the files' store, or None.
+    """Make a folder for one batch, and delete it after the batch's tasks.
 
-    Raises SetupError where nothing can be written there.
+    Yields:
+        The folder: next to the ``files`` if these are on a disk, on this machine if its tasks run here, else
+        in the files' store; None if tasks cannot reach that store.
+
+    Raises:
+        SetupError: the folder cannot be written.
     """
     location = files.location
     if (disk := on_disk(location)) is not None:
+        # On the table's own disk whole files reach their final places by a rename, without a copy.
         path = disk / uuid4().hex
         _make(path)
     elif runs_here(spark.sparkContext):
+        # Rejects and exchanged rows then stay on this machine, though the table's files are in a store.
         path = Path(mkdtemp(prefix="batch-", dir=temporary.folder()))
     elif (options := files.reached_with()) is not None:
         with _in_store(f"{location}/{uuid4().hex}", options) as folder:
@@ -125,6 +132,7 @@ def _make(path: Path) -> None:
     try:
         path.mkdir(parents=True)
     except OSError as error:
+        # A full disk is no matter of rights, so the hint below would mislead.
         if error.errno in (ENOSPC, EDQUOT):
             raise
         raise SetupError(

@@ -88,15 +88,17 @@ Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 BatchMap: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
 
-# Small batches are therefore read in the driver.
-_SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
+# The driver reads this many bytes in less time than Spark takes to start a Python worker.
+_SMALL = 8 * 2**20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Reported(Generic[S]):
     """The report of a task at its end.
 
-    ``diverged``: it met records that its plan does not cover, and made no rows after them.
+    Attributes:
+        observed: the observation of its records.
+        diverged: it met records that its plan does not cover, and made no rows after them.
     """
 
     observed: S
@@ -155,6 +157,7 @@ class TaskRows:
         self.reported: Reported[Any] = Reported(None)
 
     def __iter__(self) -> Batches:
+        # A generator's return value is lost to a plain loop over it; `yield from` keeps it.
         self.reported = yield from self._rows
 
 
@@ -242,6 +245,7 @@ class PartTasks:
     def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
         """Run the tasks; a single small one runs in this process."""
         context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
+        # Several small tasks still go to Spark, which runs them at the same time.
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
         else:
@@ -282,11 +286,13 @@ class FrameTasks:
 
     def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
         """Run the tasks of all frames in one job."""
+        # Spark pickles the maker when the map is declared, and a plan may nest deeper than Python's limit.
         with deep_recursion(DEEPEST):
             tasks = [
                 frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
                 for frame, maker in self.frames
             ]
+        # A union runs the tasks of all frames in one job. Only outcomes are collected, a row for each task.
         collected = reduce(_union, tasks).collect()
         outcomes: list[TaskResult[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
         self.results = [outcome.of(folder) for outcome in outcomes]
@@ -339,6 +345,7 @@ def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
     from pyspark import TaskContext
 
     context = TaskContext.get()
+    # Spark counts one core for a task; Arrow would start a thread for each core of the machine, in each task.
     if context is not None:
         pa.set_cpu_count(1)
     folder.check()
@@ -350,6 +357,7 @@ class _Aside:
 
     def __init__(self, folder: BatchFolder) -> None:
         number, attempt = number_and_attempt(folder)
+        # The attempt in the name keeps apart a task and its speculative or repeated attempts.
         self._folder, self._name = folder, f"{number:05d}-{attempt}-0.arrow"
         self._file: Any = None
         self._writer: Any = None
@@ -374,6 +382,7 @@ class _Aside:
 
 def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given: Any) -> TaskResult[T]:
     """Run a whole task, inside Spark's task."""
+    # Made before the first row, so a worker that cannot see the folder fails at once, rejects or not.
     aside, file = None if folder is None else _Aside(folder), None
     try:
         rows = TaskRows(maker.rows(given, aside or _pass_over))
@@ -389,6 +398,7 @@ def _frame_task(
     maker: RowMaker[Batches], work: Work[T], folder: BatchFolder | None, batches: Batches
 ) -> Batches:
     """Run the task on the rows of a frame."""
+    # A map can return Arrow rows alone, so the outcome travels as the bytes of its only row.
     outcome = pickle.dumps(_task(maker, work, folder, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
@@ -402,6 +412,8 @@ def _in_this_process(task: Callable[[int], T]) -> T:
     except (DriftlineError, OSError):
         raise
     except Exception as error:
+        # As from a worker: `runtime/failure.py` finds the cause in the traceback's text, wherever the task
+        # ran.
         raise PythonException(format_exc()) from error
 
 

@@ -30,18 +30,21 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint32]
 
+# Murmur3 for 32 bits, which Iceberg's spec (appendix B) demands of buckets. It runs over whole columns:
+# pyiceberg-core has the same hashes, at 40 MB unpacked.
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _WORD = 4  # bytes
 
 
 def hashes(column: pa.Array, type_: Primitive) -> NDArray[np.int64]:
-    """The hash of each value, from 0 to 2**31 - 1; of a null it is any.
+    """Return the hash of each value, from 0 to 2**31 - 1; a null has any.
 
     >>> hashes(pa.array([34], pa.int32()), Primitive("int")).tolist()
     [2017239379]
     """
     match type_.name:
         case "int" | "date":
+            # An int hashes as a long does, so that a column that is widened keeps its buckets.
             words = _of_longs(column.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64))
         case "long" | "time" | "timestamp" | "timestamp_ntz":
             words = _of_longs(column.cast(pa.int64()).fill_null(0).to_numpy())
@@ -49,6 +52,7 @@ def hashes(column: pa.Array, type_: Primitive) -> NDArray[np.int64]:
             words = _of_bytes(pa.array([_minimal(value) for value in column.to_pylist()], pa.binary()))
         case _:
             words = _of_bytes(column.cast(pa.binary()))
+    # Iceberg takes the remainder of the hash without its sign bit.
     return (words & np.uint32(0x7FFFFFFF)).astype(np.int64)
 
 
@@ -70,6 +74,7 @@ def _of_bytes(column: pa.Array) -> Words:
     # Behind the last value there are zeros, as behind the end of each value's last word.
     values = np.concatenate([np.frombuffer(data or b"", np.uint8), np.zeros(_WORD, np.uint8)])
     out = np.zeros(len(column), np.uint32)
+    # One step takes the same word of all values: as many steps as the longest value has words.
     for place in range(0, int(lengths.max(initial=0)), _WORD):
         rows = np.flatnonzero(lengths > place)
         at, left = starts[rows] + place, lengths[rows] - place
@@ -78,6 +83,7 @@ def _of_bytes(column: pa.Array) -> Words:
             byte = np.where(left > i, values[at + i], 0).astype(np.uint32)
             word |= byte << np.uint32(8 * i)
         whole = left >= _WORD
+        # Murmur3 neither rotates nor multiplies the state for a last word that is not whole.
         out[rows] = np.where(whole, _mixed(out[rows], word), out[rows] ^ _scrambled(word))
     return _finished(out, lengths.astype(np.uint32))
 
@@ -119,17 +125,20 @@ def _minimal(value: Decimal | None) -> bytes | None:
     return integer.to_bytes((integer + (integer < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-# How numpy names what a transform counts.
+# The numpy unit that each transform counts in.
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 _CALENDAR = {"year": pc.year, "month": pc.month, "day": pc.day, "hour": pc.hour}
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A column at ``path``, and what becomes of its values.
+    """A partition or sort key: a column and the transform of its values.
 
-    ``calendar``: parts of a date are those of the calendar, as DuckLake has them; else they are counted from
-    1970. ``descending`` and ``nulls_first`` are of a sort key.
+    Attributes:
+        path: the path of the column.
+        calendar: parts of a date are those of the calendar, as in DuckLake; else they count from 1970.
+        descending: the order of a sort key.
+        nulls_first: the place of nulls in a sort key.
     """
 
     path: Path
@@ -202,6 +211,8 @@ def _counted(column: pa.Array, unit: str) -> pa.Array:
 def _ordered(column: pa.Array) -> pa.Array:
     """Integers in the order of floats, of which NaN is the last."""
     values = column.cast(pa.float64()).fill_null(0).to_numpy()
+    # The bits of positive floats sort like integers; those of negative ones sort backwards, so all but their
+    # sign are flipped. NaNs become one, since their bits may have any sign and payload.
     bits = np.where(np.isnan(values), np.float64(np.nan), values).view(np.int64)
     return _numbers(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), column)
 
@@ -213,9 +224,12 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
         return pc.binary_slice(column, 0, width)
     if pa.types.is_decimal(column.type):
         integers = (None if value is None else unscaled(value) for value in column.to_pylist())
+        # The width counts units of the last digit, so the digits are cut as integers, and the scale is put
+        # back by a view of the same bits.
         cut = [None if value is None else Decimal(value - value % width) for value in integers]
         return pa.array(cut, pa.decimal128(38, 0)).view(pa.decimal128(38, column.type.scale))
     values = column.fill_null(0).to_numpy()
+    # `np.mod` takes the sign of the width, so negative numbers go down, as Iceberg's truncate does.
     return _numbers((values - np.mod(values, values.dtype.type(width))).astype(np.int64), column)
 
 
@@ -231,8 +245,11 @@ SortKey: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows of one partition: the batch of this ``number`` in a file. ``marks``: sort keys of rows at
-    even distances, from the first to the last.
+    """Rows of one partition in one run.
+
+    Attributes:
+        number: the number of their record batch in the file.
+        marks: sort keys of rows at even distances, from the first to the last.
     """
 
     file: str
@@ -246,7 +263,9 @@ class Slice:
 class PartitionSlices:
     """Rows of one partition for one task, as pieces of slices, in the order of the sort keys.
 
-    ``bounds``: of each piece the sort key of its first row, and that of the next one's; None without end.
+    Attributes:
+        slices: the slices that may hold rows of the pieces.
+        bounds: the sort keys of each piece's first row and of the next piece's first row; None is open.
     """
 
     partition: Partition
@@ -277,6 +296,8 @@ class Distribution:
                     file = folder.create(name)
                     writer = pa.ipc.new_file(file, rows.schema)
                 for partition, part in self._parted(rows):
+                    # A slice is one record batch of the file, so the second round reads it alone, by its
+                    # number.
                     place = (name, len(slices))
                     slices.append(Slice(*place, part.nbytes, partition, self._marks(part, place)))
                     writer.write_batch(part)
@@ -288,9 +309,7 @@ class Distribution:
         return slices
 
     def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[PartitionSlices]]:
-        """Divide the slices among the tasks of the second round: at most this many ``tasks``, of about the
-        same size.
-        """
+        """Divide the slices among at most this many ``tasks`` of the second round, of about the same size."""
         by_partition: dict[Partition, list[Slice]] = {}
         for one in slices:
             by_partition.setdefault(one.partition, []).append(one)
@@ -305,6 +324,7 @@ class Distribution:
             [] for _ in range(min(tasks, max(1, total // _LEAST), len(parts)))
         ]
         laden = [0] * len(shares)
+        # The largest part first, to the task with the fewest bytes so far: the small ones then even it out.
         for part in sorted(parts, key=lambda part: -part.bytes):
             least = laden.index(min(laden))
             shares[least].append(part)
@@ -345,12 +365,11 @@ class Distribution:
         if self.sort:
             columns = {"partition": pa.array(codes), **self._sort_columns(rows)}
             return _sorted_indices(columns)
+        # Stable, so rows of a partition keep the order in which they came.
         return None if (np.diff(codes) >= 0).all() else np.argsort(codes, kind="stable")
 
     def _sort_columns(self, rows: pa.Table | pa.RecordBatch) -> dict[str, pa.Array]:
-        """Columns that sort the rows, the first one first: where nulls are,
-        and the values, ascending or descending.
-        """
+        """Return the columns to sort by, the most significant first: nulls, then values."""
         out: dict[str, pa.Array] = {}
         for number, key in enumerate(self.sort):
             values = key.values(rows)
@@ -368,6 +387,7 @@ class Distribution:
     def _marks(self, rows: pa.RecordBatch, place: tuple[str, int]) -> tuple[SortKey, ...]:
         if not self.sort:
             return ()
+        # The first and the last row are always among the marks: `_overlap` takes them for the slice's bounds.
         count = max(2, rows.nbytes // _MARK + 1)
         numbers = np.linspace(0, len(rows) - 1, count).astype(np.int64)
         return tuple(map(self._key_of(rows, place), numbers.tolist()))
@@ -375,6 +395,7 @@ class Distribution:
     def _key_of(self, rows: pa.RecordBatch, place: tuple[str, int]) -> Callable[[int], SortKey]:
         """The sort key of a row, by its number, of the slice at ``place``."""
         columns = [(key, key.values(rows)) for key in self.sort]
+        # Place and row make equal keys differ, so that a cut can fall between rows of one key.
         return lambda row: (*(_comparable(key, values[row].as_py()) for key, values in columns), *place, row)
 
     def _between(
@@ -382,6 +403,7 @@ class Distribution:
     ) -> pa.RecordBatch:
         """The rows of a slice whose key is not less than ``low``, and less than ``high``."""
         key_of, numbers = self._key_of(rows, (one.file, one.number)), range(len(rows))
+        # A slice is sorted, so a bisection makes Python values of a few of its keys, not of all.
         start = 0 if low is None else bisect_left(numbers, low, key=key_of)
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)
         return rows.slice(start, end - start)
@@ -392,6 +414,8 @@ class Distribution:
             return _filled(partition, slices, most)
         total = sum(one.bytes for one in slices)
         marks = sorted(mark for one in slices for mark in one.marks)
+        # A task sorts one piece at a time in memory, and pieces follow each other, so the part is sorted as a
+        # whole.
         pieces = min(-(-total // min(most, _PIECE)), len(marks))
         cuts = sorted({marks[len(marks) * i // pieces] for i in range(1, pieces)})
         bounds = list(zip([None, *cuts], [*cuts, None], strict=True))
@@ -420,8 +444,10 @@ def _codes(keys: Sequence[pa.Array], count: int) -> np.ndarray[Any, Any]:
     """A number for each row, the same where all keys are."""
     codes = np.zeros(count, np.int64)
     for key in keys:
+        # Null is a value of the dictionary here, as rows without a key make a partition too.
         encoded = key.dictionary_encode("encode")
         codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        # Renumbered after each key: the product of many dictionaries would overflow.
         codes = np.unique(codes, return_inverse=True)[1]
     return codes
 

@@ -67,6 +67,7 @@ class MetricsCollector:
     """
 
     def __init__(self, struct: Struct, modes: Mapping[int, str]) -> None:
+        # Of columns inside lists and maps Iceberg keeps sizes alone: such a leaf has no path.
         self._leaves = list(_leaves_of(struct, ()))
         self._modes = modes
         counted = [leaf for leaf in self._leaves if leaf.path and modes[leaf.id] != "none"]
@@ -105,6 +106,7 @@ class MetricsCollector:
     def _add(self, out: FileMetrics, leaf: Leaf, mode: str, chunks: Sequence[Any]) -> None:
         out.values[leaf.id] = sum(chunk.num_values for chunk in chunks)
         out.nulls[leaf.id] = sum(chunk.statistics.null_count for chunk in chunks)
+        # Floats have bounds of their own. A text's bounds widen those of the row groups whose footer has any.
         bounds = self._bounds.get(leaf.id)
         if leaf.id not in self._nans:
             for chunk in chunks:
@@ -126,6 +128,7 @@ class MetricsCollector:
         numbers = numbers[~nans]
         if len(numbers):
             low, high = float(numbers.min()), float(numbers.max())
+            # numpy takes zeros for equal, so which of them it gives as a bound is chance.
             negative = np.signbit(numbers[numbers == 0])
             low = -0.0 if low == 0 and negative.any() else low
             high = (0.0 if not negative.all() else -0.0) if high == 0 else high
@@ -223,8 +226,10 @@ def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[by
 
 def _next_text(text: str) -> bytes | None:
     """Return the least text above all texts with this prefix."""
+    # The last character may be the highest there is; then the one before it is raised, and the rest goes.
     for end in range(len(text), 0, -1):
         code = ord(text[end - 1]) + 1
+        # UTF-8 has no surrogates, so the next character stands behind them.
         code = _SURROGATES.stop if code in _SURROGATES else code
         if code <= 0x10FFFF:
             return (text[: end - 1] + chr(code)).encode()
@@ -280,12 +285,14 @@ class FileSettings:
         named = {key.removeprefix(_PREFIX) for key in properties if key.startswith(_PREFIX)}
         codec = properties.get(_PREFIX + "compression-codec", cls.codec).lower()
         codec = _CODECS.get(codec, codec)
+        # An unknown setting may be one that Arrow's writer cannot honour, so Spark's writer takes the table.
         if not (named <= {*_HONOURED, *_OF_JAVA} and (codec == "none" or _available(codec))):
             return None
         level = properties.get(_PREFIX + "compression-level") if codec in _LEVELLED else None
         return cls(
             codec,
             None if level is None else int(level),
+            # A row group is gathered in memory, so the task's share of it is a bound too.
             min(size("row-group-size-bytes", cls.row_group), memory),
             size("page-size-bytes", cls.page),
             size("dict-size-bytes", cls.dictionary),
@@ -365,6 +372,8 @@ def write_files(
     try:
         for batch in batches:
             if batch.num_rows:
+                # A file ends between batches, and only its flushed row groups count, so it may pass the
+                # target by a row group.
                 if writer is not None and writer.size >= plan.target:
                     yield writer.close()
                     writer = None
@@ -372,6 +381,7 @@ def write_files(
                 writer.write(batch)
         if writer is not None:
             yield writer.close()
+    # Also where the consumer stops early or Ctrl-C comes: neither is an Exception.
     except BaseException:
         if writer is not None:
             writer.abandon()
@@ -392,7 +402,9 @@ class _Writer:
             compression_level=_LEVEL.get(settings.codec) if settings.level is None else settings.level,
             data_page_size=settings.page,
             dictionary_pagesize_limit=settings.dictionary,
+            # Decimals of up to 18 digits as integers, as Iceberg's spec of Parquet asks.
             store_decimal_as_integer=True,
+            # Arrow alone reads its schema in a footer, and all readers are to see the same types.
             store_schema=False,
         )
         self._writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(plan.schema))})
@@ -424,6 +436,7 @@ class _Writer:
 
     def abandon(self) -> None:
         """Close and delete the unfinished file: an open file takes space even when deleted."""
+        # Else the writer would write a footer when it is collected, into a file that is closed.
         self._writer.is_open = False
         with suppress(OSError):  # a store may be what has failed
             self._file.close()
@@ -442,6 +455,7 @@ class _Writer:
 def _start(group: Any) -> int:
     """Return the offset of a row group in its file."""
     first = group.column(0)
+    # Iceberg cuts splits at row groups, which begin with their dictionary where they have one.
     pages = [first.data_page_offset]
     if first.has_dictionary_page and first.dictionary_page_offset:
         pages.append(first.dictionary_page_offset)
@@ -508,7 +522,10 @@ class InFolder:
         """Move the files to their places in the table; after an error, delete those that were moved."""
         placed: list[WrittenFile] = []
         try:
+            # The files of one batch move one after another: what a crash leaves is in no snapshot, and
+            # `clean` finds it by its name.
             for file in files:
+                # Listed before it is moved: a move that fails halfway is undone as well.
                 placed.append(replace(file, path=self.place(file)))
                 target = local(placed[-1].path)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -542,6 +559,7 @@ class InStore:
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
         """Return the prefixes of all partitions so far; they are kept for `clear`."""
+        # Kept before any task starts, so `clear` knows where to sweep even if no task reports back.
         self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
         return _Store(self.options, dict(self._prefixes))
 
@@ -561,6 +579,7 @@ class _Folder:
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
         """Create a file named by the task, the attempt, the batch and the file's number."""
+        # `driftline clean` knows its files by this form (`WRITTEN` in write/tasks.py).
         name = f"{number:05d}-{attempt}-{self.folder.name}-{file:05d}.parquet"
         path = f"{self.folder.path}/{name}"
         return NewFile(path, self.folder.create(name), partial(self.remove, path))
@@ -600,6 +619,7 @@ def whole(files: Iterable[WrittenFile], target: TaskDestination) -> Sequence[Wri
     try:
         for file in files:
             written.append(file)  # noqa: PERF402  those before an error count
+        # Before the task reports: once the driver commits, a power cut may no longer take a file away.
         target.sync(written)
     except BaseException:
         for file in written:

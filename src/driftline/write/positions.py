@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Positions: TypeAlias = "NDArray[np.int64]"  # of rows in a data file
 
+# The reserved field ids of both specs differ by 100; readers find the columns by them alone.
 ICEBERG_IDS = (2147483546, 2147483545)  # of the columns of a file of positions: path, position
 DUCKLAKE_IDS = (2147483646, 2147483645)
 
@@ -71,6 +72,8 @@ def write_puffin(stream: pa.NativeFile, vectors: Mapping[str, BitMap64]) -> dict
             {
                 "type": _BLOB_TYPE,
                 "fields": [_POSITION_ID],
+                # Unknown until the commit: the spec of Puffin asks for -1, and readers inherit both from the
+                # manifest.
                 "snapshot-id": -1,
                 "sequence-number": -1,
                 "offset": offset,
@@ -90,6 +93,7 @@ def write_positions(stream: pa.NativeFile, data_file: str, positions: BitMap64, 
         pa.field(name, type_, nullable=False, metadata={FIELD_ID: str(id_)})
         for name, type_, id_ in zip(("file_path", "pos"), (pa.string(), pa.int64()), ids, strict=True)
     ]
+    # A bitmap yields its numbers in rising order, which the spec asks of a file of positions.
     numbers = pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
     path = pa.repeat(pa.scalar(data_file), len(numbers))
     table = pa.Table.from_arrays([path, numbers], schema=pa.schema(fields))

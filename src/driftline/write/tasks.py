@@ -44,12 +44,22 @@ STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|
 def write_in_tasks(
     context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Destination
 ) -> list[WrittenFile]:
-    """Run the tasks; returns the files that they wrote, each in its ``place`` in the table.
+    """Run the tasks and return the files that they wrote, each in its ``place`` in the table.
 
-    ``folder``: of this batch alone, which all tasks see; raises SetupError if one does not. After an error
-    there is no file; of repeated or late attempts, none that the commit names.
+    After an error no file is left; repeated and late attempts leave none that the commit names.
+
+    Args:
+        context: the context of the tasks.
+        tasks: make the rows.
+        plan: how files are written.
+        folder: a folder of this batch alone that all tasks see.
+        place: the destination of the files.
+
+    Raises:
+        SetupError: a task does not see the folder.
     """
     try:
+        # All tasks have ended before the first file moves: only attempts that Spark accepted are named here.
         return place.settled(chain.from_iterable(_written(context, tasks, plan, folder, place)))
     except BaseException:
         place.clear()
@@ -62,6 +72,8 @@ def _written(
     dealing = plan.dealing
     if not (dealing.partition or dealing.sort):
         return tasks.run(partial(_write, plan, folder, place.target([()])), folder)
+    # A single task needs no exchange. In a store it does: the driver asks for the place of each partition
+    # first, and only the first round tells which there are.
     if tasks.alone and not place.needs_partitions:
         return tasks.run(partial(_write_alone, plan, folder, place.target(())), folder)
     # A shuffle would convert Arrow to rows and back. Without an exchange each task would write each
@@ -107,6 +119,7 @@ def _parts(
     create: Callable[[Partition, int], NewFile],
     parts: Sequence[PartitionSlices],
 ) -> Iterator[WrittenFile]:
+    # One count for all parts: in the batch's folder a file's name has no partition.
     numbers = count(1)
     for part in parts:
 
@@ -128,17 +141,21 @@ _GROUP = 32 * 2**20  # bytes of rows that are written at once
 
 
 def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: BatchFolder | None) -> DataFrame:
-    """The rows of the tasks, of ``struct``, by way of files in the batch's ``folder``; by way of Arrow where
-    there is none that Spark reads, or files have no such type.
+    """Hand the rows of the tasks, of ``struct``, to Spark through files in the batch's ``folder``.
+
+    They go through Arrow instead where Spark reads no such folder, or files have no such type.
     """
     if folder is None or folder.disk is None or not _has_files(struct):
         return tasks.frame(struct)
     # Files, not Arrow's hand-over to Java, which takes 64 levels at most.
     written = tasks.run(partial(_stage, struct, folder), folder)
+    # Named one by one: a folder would bring the files of failed attempts as well.
     files = [literally(f"file://{path}") for path in written if path is not None]
     with configured(spark, {**PLAIN, CASE: "true"}):
         if not files:
             return spark.createDataFrame([], columns_of(struct))
+        # Arrow writes the proleptic calendar without Spark's mark of it: by the session's own mode old dates
+        # could fail or move.
         reader = spark.read.schema(columns_of(struct)).option("datetimeRebaseMode", "CORRECTED")
         return reader.parquet(*files)
 
