@@ -58,9 +58,11 @@ class FilledRow:
 
     def write(self, source: int, order: str, lacking: Sequence[str]) -> None:
         """Apply a change that has all values but the ``lacking`` ones."""
+        # A late change still counts for the fields that older changes have filled.
         if order < self.order:
             self._fill(source, order, lacking)
             return
+        # A field that this change lacks keeps its value, and the order of the change that brought it.
         values = {name: self.kept.get(name, Kept(self.source, self.order)) for name in lacking}
         self.source, self.order, self.kept = source, order, values
 
@@ -81,6 +83,7 @@ class FilledRow:
 
     def _fill(self, source: int, order: str, lacking: Sequence[str]) -> None:
         for name, value in self.kept.items():
+            # Of equal orders the later arrival wins, as everywhere.
             if value.order <= order and name not in lacking:
                 self.kept[name] = Kept(source, order)
 
@@ -112,6 +115,7 @@ def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> Fi
     if patches.floor is not None:
         result.forget(patches.floor)
     for number, order_of_change in enumerate(patches.orders):
+        # Older than a delete that the table remembers: the row that it changed is gone.
         if patches.floor is not None and order_of_change < patches.floor:
             continue
         text = lacking[number]
@@ -124,9 +128,12 @@ def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> Fi
 
 @dataclass(frozen=True, slots=True)
 class RowFiller:
-    """Makes rows of ``struct`` from all changes of their keys; it is sent to tasks.
+    """Makes rows from all changes of their keys; it is sent to tasks.
 
-    ``own``: the positions of the columns that are set here, by kind; ``mark``: the prefix of docs.
+    Attributes:
+        struct: the columns.
+        own: the positions of the columns that are set here, by kind.
+        mark: the prefix of docs.
     """
 
     struct: Struct
@@ -182,6 +189,7 @@ def _rest(column: pa.Array, rows: Sequence[FilledRow], sources: Sequence[Sequenc
     texts, texts_of_rows = column.to_pylist(), []
     for row, places in zip(rows, sources, strict=True):
         row_texts: list[tuple[str, str]] = []
+        # Fields in the rest have no column, so each path asks whose change its field is of.
         for source in {row.source, *(value.source for value in row.kept.values())} - {NOTHING}:
             for path, text in texts[places[source]] or ():
                 name = str(steps(path.removesuffix(TYPE_KEY))[0])
@@ -206,6 +214,7 @@ def record_test(condition: Condition) -> Test:
     [True, False, None]
     """
     match condition:
+        # A test sees the record as it came: in a column that has become text, 1 and "1" would be one.
         case IsNull(path):
             return lambda record: None if (value := _value(record, path)) is _HIDDEN else value is None
         case OneOf(path, values):
@@ -266,6 +275,7 @@ def _joined(results: Iterable[bool | None], *, decides: bool) -> bool | None:
     for result in results:
         if result is decides:
             return decides
+        # SQL's three values: unknown, unless another part decides.
         joined = None if result is None else joined
     return joined
 
@@ -312,8 +322,11 @@ def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns
                     inner = zip(fields, array.flatten(), strict=True)
                     below += [(f.type, values) for f, values in inner if f.name == inside]
                 case Map(key, value) if key == STRING:
+                    # A key that occurs twice has its last value.
                     below.append((value, pc.map_lookup(array, inside, "last")))
                 case _:
+                    # A value without fields hides whether the field is null, so the condition is unknown
+                    # there.
                     hidden = pc.or_(hidden, array.is_valid())
         columns = below
     for type_, array in columns:

@@ -57,6 +57,8 @@ class FieldColumns:
         for id_, type_ in self.columns:
             column = rows.column(str(id_)).combine_chunks()
             if undecided is not None:
+                # A wider column holds the value again, converted; read twice, 7 and "7" would both be its
+                # key.
                 column = pc.if_else(undecided, column, pa.scalar(None, column.type))
             yield type_, column
             null = column.is_null()
@@ -157,6 +159,7 @@ class _FieldValues:
         """Return the number of each row's value; null if the batch does not have the value."""
         starts, start = {}, 0
         for kind, values in self.by_kind.items():
+            # Numbers of one kind follow those of another, so a value's number tells its kind as well.
             starts[kind], start = start, start + len(values)
         numbers = [
             pc.add(pc.index_in(values, value_set=self.by_kind[kind]).cast(pa.int64()), starts[kind])
@@ -172,6 +175,7 @@ class _FieldValues:
         kind = {int: "whole", str: "text"}.get(type(low))
         if kind is None or kind not in self.by_kind:
             return kind is None
+        # Sorted once for all row groups, and only where bounds are asked for.
         if kind not in self.sorted:
             self.sorted[kind] = np.sort(self.by_kind[kind].to_numpy(zero_copy_only=False))
         values = self.sorted[kind]
@@ -196,8 +200,9 @@ class SoughtKeys(Protocol):
 class BatchKeys:
     """The keys of a batch, with codes from 0 on; they are sent to the tasks that look them up.
 
-    ``rows``: the batch's key columns, by id; ``own``: the code of each row, null without a key. Tasks have
-    neither.
+    Attributes:
+        rows: the batch's key columns, by id; tasks have none.
+        own: the code of each row, null without a key; tasks have none.
     """
 
     def __init__(self, fields: Sequence[FieldColumns], rows: pa.Table) -> None:
@@ -213,6 +218,8 @@ class BatchKeys:
                     parts.setdefault(kind, []).append(values)
             unique = {kind: pc.unique(pa.chunked_array(p)).drop_null() for kind, p in parts.items()}
             self._values.append(_FieldValues(unique))
+            # Field by field: two numbers make one, which is numbered again, so any count of fields fits 64
+            # bits. Joined texts would take ("a", "bc") and ("ab", "c") for one key.
             codes = self._combined(len(self._levels), rows, codes)
             self._levels.append(pc.unique(codes).drop_null())
             codes = pc.index_in(codes, value_set=self._levels[-1])
@@ -232,6 +239,7 @@ class BatchKeys:
         own = self.own.to_numpy(zero_copy_only=False)
         has_key = np.flatnonzero(self.own.is_valid().to_numpy(zero_copy_only=False))
         rows = np.empty(len(self), np.int64)
+        # One row of each key is taken; any would do, as their key values are equal.
         rows[own[has_key].astype(np.int64)] = has_key
         return self.rows.take(pa.array(rows))
 
@@ -248,6 +256,7 @@ class BatchKeys:
         ``bounds``: by column; a column without them holds only nulls.
         """
         return all(
+            # Each field needs a column that may have one of its values; a field of nulls has none.
             any((bound := bounds[id_]) is None or values.meet(bound) for id_ in columns.ids if id_ in bounds)
             for columns, values in zip(self.fields, self._values, strict=True)
         )
@@ -301,6 +310,7 @@ def _texts(values: pa.Array, type_: Primitive) -> pa.Array:
 def _integers(values: pa.Array) -> pa.Array:
     """Return the texts of whole numbers; positive ones, which most are, by whole columns."""
     positive = pc.greater(values, 0)
+    # A sign, the count of digits, then the digits without zeros at the end: such texts sort as their numbers.
     digits = pc.if_else(positive, values, pa.scalar(None, values.type)).cast(pa.string())
     exponents = pc.add(pc.utf8_length(digits), _BIAS).cast(pa.string())
     texts = pc.binary_join_element_wise("2", exponents, pc.utf8_rtrim(digits, "0"), "")
@@ -330,6 +340,7 @@ def number_text(number: float | Decimal) -> str | None:
     sign, digits, _ = exact.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     text = f"{exact.adjusted() + 1 + _BIAS:03d}{text}"
+    # Negative numbers sort backwards: each digit is taken from nine, and `~` sorts behind all digits.
     return f"0{text.translate(_FROM_NINE)}~" if sign else f"2{text}"
 
 
@@ -339,6 +350,7 @@ def plain_text(text: str) -> str:
     >>> plain_text("a b"), plain_text("a") + " " < plain_text("a b") + " "
     ('a!Bb', True)
     """
+    # Fields of an order are joined by a blank, so no text may hold what sorts before it.
     return _LOW.sub(lambda match: "!" + chr(ord(match[0]) + _SHIFT), text)
 
 
@@ -390,6 +402,7 @@ def _converted(values: pa.Array, source: Primitive, to: Primitive) -> pa.Array:
         return pa.nulls(len(values), arrow_type(to))
     if to.name not in NUMBERS:
         return convert(values, source, to)
+    # By decimal texts, which are the identity of numbers, so no fold makes two keys one.
     exact = [None if value is None else _exact(value, to) for value in values.to_pylist()]
     return pa.array(exact, arrow_type(to))
 

@@ -74,9 +74,11 @@ class PatchedField:
 
     def write(self, presence: Presence, rank: int, source: int) -> None:
         """Merge a change; of equal ranks the later call wins."""
+        # A change of the whole field came later; what this one has is gone already.
         if rank < self.written:
             return
         if isinstance(presence, int):
+            # A plain value replaces the field with all that is older, but not members that later changes set.
             self._forget(rank)
             self.written, self.source, self.null = rank, source, presence == NULL
             return
@@ -99,6 +101,7 @@ class PatchedField:
     @property
     def rest(self) -> int:
         """The source of the object's fields that no change has; they are null, or defaults."""
+        # Unless something was emptied, the row's own fields stay where no change names them.
         if ROW in self.objects and not self.emptied:
             return ROW
         return max((source for source in self.objects if source != ROW), default=NOTHING)
@@ -190,6 +193,8 @@ def _read(node: PatchedField, presence: Presence | None, orders: _Orders, rank: 
         return node.written
     inside = presence if isinstance(presence, Mapping) else {}
     latest = _NEVER if orders.object is None else rank(orders.object)
+    # Fields with an order and no value as well: they are null by a change. A field with neither is one that
+    # no change has named, so a new column needs no entry in older rows.
     for key in dict.fromkeys((*inside, *orders.fields)):
         latest = max(latest, _read(node.at(key), inside.get(key), orders.fields.get(key, _NO_ORDERS), rank))
     node.objects[ROW] = rank(None) if latest == _NEVER else latest
@@ -205,9 +210,12 @@ class StoredRow(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """The changes of a row, in order: presences, None for a delete, and orders, if there are any.
+    """The changes of a row, in order.
 
-    ``floor``: the order of an earlier delete that the table remembers.
+    Attributes:
+        presences: the fields of each change; None for a delete.
+        orders: the order of each change, if there are any.
+        floor: the order of an earlier delete that the table remembers.
     """
 
     presences: Sequence[Presence | None]
@@ -224,7 +232,10 @@ def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
     root = PatchedField() if row is None else of_row(row.presence, row.orders, patches.rank_of(row))
     late = 0
     if patches.floor is not None:
+        # A remembered delete comes before all of the batch's changes that count, and after the row's older
+        # fields.
         root.write(NULL, 1, NOTHING)
+        # Orders of a key's changes ascend, so those older than the delete stand first.
         late = bisect_left(patches.orders, patches.floor)
     for number, presence in enumerate(patches.presences[late:], 1 + late):
         if presence is None:
@@ -293,6 +304,7 @@ def presence_of_lines(lines: Iterable[bytes]) -> pa.Array:
 
 def _of_line(line: bytes) -> bytes:
     try:
+        # Keys and the first byte of each value are enough; only lines that msgspec refuses are parsed.
         return _of_text(line)
     except REFUSED:
         return json.encode(presence_of(parse(line)))
@@ -355,8 +367,9 @@ def is_object(type_: Type) -> bool:
 class _PresenceReader:
     """Reads presences from columns.
 
-    ``key``: returns the data key of a column; ``null``: the text of fields without a value, None if they are
-    absent.
+    Attributes:
+        key: returns the data key of a column.
+        null: the text of fields without a value; None if they are absent.
     """
 
     key: Callable[[Field], str]
@@ -382,6 +395,7 @@ class _PresenceReader:
             else:
                 plain = array.is_valid() if plain is None else pc.or_(plain, array.is_valid())
         if plain is not None:
+            # An object in one column and a value in another are siblings of one field: the object tells more.
             presence = pc.coalesce(presence, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
         return presence if self.null is None else pc.fill_null(presence, self.null)
 
@@ -413,6 +427,7 @@ def _both(first: pa.Array, second: pa.Array) -> pa.Array:
 
 def _object_of(members: Iterable[pa.Array]) -> pa.Array:
     """Join members to the texts of objects, without null members."""
+    # A comma behind each member that is there, and the last one trimmed: no row is handled by itself.
     ended = [pc.fill_null(pc.binary_join_element_wise(texts, ",", ""), "") for texts in members]
     inside = pc.utf8_rtrim(pc.binary_join_element_wise(*ended, ""), ",")
     return pc.binary_join_element_wise("{", inside, "}", "")

@@ -74,6 +74,7 @@ class Merges:
 
     def from_sources(self, sources: Sequence[int]) -> NDArray[np.int64]:
         """Return the position of each value, given the source in each merge; -1 for none."""
+        # One array look-up for all rows: each merge names a source, and each row its place of it.
         source = np.asarray(sources, np.int64)[self.merge]
         places = self.places[np.where(source < 0, 0, self.begins + source)]
         return np.where(source < 0, -1, places)
@@ -92,10 +93,12 @@ def merged_fields(
     # One merge decides for all rows whose changes have the same fields, so columns are taken as a whole. Only
     # maps and the rest are looked at value by value.
     for field, array in zip(fields, arrays, strict=True):
+        # Metadata columns say how the latest change came, so they are never mixed.
         if is_metadata(field.doc):
             columns.append(_taken(array, merges.from_sources([_latest(node) for node in nodes])))
             continue
         key = data_key(field, mark)
+        # Siblings of a field share one decision, so a value and its other spelling come from one change.
         if key not in of_fields:
             of_fields[key] = [_inside(node, key) for node in nodes]
         columns.append(_merged(field.type, array, of_fields[key], merges, mark))
@@ -142,6 +145,7 @@ def _with_merged_objects(
     if not len(values):
         return taken
     offsets, valid = array.offsets.to_numpy(), array.is_valid().to_numpy(zero_copy_only=False)
+    # An object was put into a list of one by the column's depth; a list of another length is no such object.
     wraps = valid & (np.diff(offsets) == 1)
     items: list[Node] = []
     places: list[list[int]] = []
@@ -149,6 +153,8 @@ def _with_merged_objects(
     for value in values.tolist():
         node = nodes[merges.merge[value]]
         of_sources = {source: merges.of_value(value, source) for source in _sources(node)}
+        # A source from before this column has no copy of its object here: half an object would be wrong, null
+        # is right, as the object's own column has it all.
         has_all[value] = all(place >= 0 and wraps[place] for place in of_sources.values())
         if has_all[value]:
             item_places = [-1] * (1 + max(of_sources))
@@ -169,6 +175,7 @@ def _sources(node: Node) -> Sequence[int]:
 
 def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArray[np.bool_]:
     """Flag the values of which a source is an object."""
+    # The last place answers for -1, which stands for no source.
     has = np.append(array.is_valid().to_numpy(zero_copy_only=False), False)
     sources = [_sources(node) for node in nodes]
     most = max(map(len, sources), default=0)
@@ -235,6 +242,7 @@ class _Entries:
     def _at(self, place: int) -> dict[str, int]:
         if place < 0:
             return {}
+        # Maps are read by row, and only those that more than one change has touched.
         if place not in self._read:
             low, high = int(self._offsets[place]), int(self._offsets[place + 1])
             keys = self._keys.slice(low, high - low).to_pylist()
@@ -351,6 +359,8 @@ class RowMerger:
         numbers: dict[_Form, int] = {}
         merges, field_orders, latest = [], [], []
         for (patches, texts), row in zip(changes, stored, strict=True):
+            # Rows whose changes have the same fields in the same order merge alike: one merge decides for
+            # all.
             form = (tuple(texts), patches.floor is None, *(() if row is None else row.form(patches)))
             number = numbers.setdefault(form, len(roots))
             before = None if row is None else row.row
@@ -494,6 +504,7 @@ class _PatchedRows:
         del set_aside
         with self.folder.open(self.parts[number]) as file:
             named = pa.ipc.open_file(file).read_all()
+        # A row with all its sources is held in memory at once; a slice may have any number of rows.
         for begin in range(0, len(named), _MANY):
             yield self._made(named.slice(begin, _MANY))
         return Reported(None)
@@ -501,12 +512,14 @@ class _PatchedRows:
     def _made(self, named: pa.Table) -> pa.RecordBatch:
         numbers = named["changes"].combine_chunks()
         flat = numbers.flatten().to_numpy()
+        # Slices are read forward, each batch once, so numbers are sorted and put back afterwards.
         order = np.argsort(flat)
         of_batch = self._of_batch(flat[order])
         places = np.empty(len(flat), np.int64)
         places[order] = np.arange(len(flat))
         is_known = named["file"].is_valid().to_numpy()
         of_table_rows = self._of_table(named.filter(pa.array(is_known)))
+        # Rows of the table follow those of the batch in `values`, in the order of `named`.
         of_table = np.where(is_known, len(flat) + np.cumsum(is_known) - 1, -1).tolist()
         present = of_batch[PRESENCE].take(pa.array(places)).to_pylist()
         values = (

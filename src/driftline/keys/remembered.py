@@ -79,11 +79,15 @@ def key_texts(fields: Sequence[FieldColumns], rows: pa.Table) -> pa.Array:
     >>> key_texts([FieldColumns.of([(1, LONG), (2, STRING)])], rows).to_pylist()
     ['[["number", "7"]]', '[["text", "7"]]', '[null]']
     """
+    # A DuckLake remembers deletes in a table with fixed columns, which need not follow changes of the key's
+    # columns. So the key is one text, and each value has its kind next to it.
     keys: list[list[tuple[str, str] | None]] = [[] for _ in range(len(rows))]
     for columns in fields:
         parts: list[tuple[str, str] | None] = [None] * len(rows)
         for type_, column in columns.values(rows):
             for kind, values in by_kind(column, type_):
+                # Whole numbers are a kind of their own only to be compared quickly; as keys, 7 and 7.0 are
+                # one.
                 name = "number" if kind == "whole" else kind
                 for place, value in enumerate(values.to_pylist()):
                     if value is not None:
@@ -134,6 +138,7 @@ class MemoryFile:
     def of(cls, path: str, size: int) -> MemoryFile:
         """Describe a file from its path."""
         named = _NAME.search(path)
+        # A file by another writer may hold deletes of now, and forgetting one would bring its row back.
         return cls(path, size, int(named[1]) / 1000 if named else time.time())
 
 
@@ -159,6 +164,8 @@ class Tidying:
                 outdated.append(file)
             elif file.size < _LARGE:
                 slots.setdefault(int(file.since // slot), []).append(file)
+        # A past slot gets no more files, so two are enough; the present one would be rewritten with each
+        # batch.
         groups = (g for number, g in slots.items() if len(g) >= (_FEW if number >= present else 2))
         return cls(outdated, list(groups))
 
@@ -198,6 +205,7 @@ class LastTruncate:
 
         Each is given by epoch and position.
         """
+        # By epoch first: positions of a source that was reset say nothing about those before.
         new = bool(sent[1]) and sent > known
         epoch, position = sent if new else known
         return cls(position, epoch, new, updates)
@@ -244,6 +252,7 @@ class KeysAndOlder:
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
         """True if some rows may have a key of the batch, or be older."""
+        # A column of nulls is never older: the text sorts behind every order.
         bound = bounds.get(self.order, ("\U0010ffff", None))
         return bound is None or bound[0] < self.floor or self.keys.may_be_in(bounds)
 

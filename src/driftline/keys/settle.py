@@ -51,6 +51,7 @@ class Latest:
         code = codes.to_numpy()
         arrival = np.arange(len(code))
         if orders is None:
+            # Stable: without orders, changes of a key count as they arrive.
             ranked = np.argsort(code, kind="stable")
         else:
             by = {"code": codes, "order": orders, "arrival": arrival}
@@ -87,8 +88,10 @@ class Arrivals:
         counts = self._in_order(committed)
         rows = np.full(len(table.of_key), -1, np.int64)
         if self.orders is not None:
+            # Backwards, so that the first delete of a key is assigned last, and stays.
             deletes = np.flatnonzero(self.deletes & counts & (table.of_key[self.codes] < 0))[::-1]
             rows[self.codes[deletes]] = deletes
+        # After the deletes: the last write that counts overrides them.
         writes = np.flatnonzero(~self.deletes & counts)
         rows[self.codes[writes]] = writes
         return rows
@@ -103,6 +106,8 @@ class Arrivals:
         orders = pa.chunked_array([*(hits.orders for hits in before), self.orders], pa.string())
         rank = pc.rank(orders, tiebreaker="dense").to_numpy().astype(np.int64)
         arrived = np.argsort(codes, kind="stable")
+        # Key and rank in one number: a running maximum then never crosses from one key to the next, and a
+        # change below it arrived late.
         height = (codes * (rank.max(initial=0) + 1) + rank)[arrived]
         flags = np.zeros(len(codes), np.bool_)
         flags[arrived] = height == np.maximum.accumulate(height)
@@ -119,8 +124,13 @@ def flags_of(values: pa.Array) -> NDArray[np.bool_]:
 class Found:
     """Rows of the table, or remembered deletes, that have keys of a batch.
 
-    They are given by their place in the ``file``, the key's code, and the order of the latest change, null
-    if there is none. ``deleted``: flags rows marked as deleted; ``row_ids``: the ids of rows, if any.
+    Attributes:
+        file: the file that they are in.
+        positions: their positions in the file.
+        codes: the codes of their keys.
+        orders: the order of each row's latest change, null if there is none.
+        deleted: flags rows marked as deleted.
+        row_ids: the ids of rows, if any.
     """
 
     file: str
@@ -149,8 +159,9 @@ class Found:
 class KeyCounts:
     """The changes of a batch by outcome.
 
-    ``ignored``: deletes that changed nothing. ``truncated``: rows that a truncate removed, which are no
-    changes of the batch.
+    Attributes:
+        ignored: deletes that changed nothing.
+        truncated: rows that a truncate removed, which are no changes of the batch.
     """
 
     inserted: int = 0
@@ -294,6 +305,7 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
         int(late.sum()),
         int(ignored.sum()),
     )
+    # A soft delete stays as a row with its order, which makes late changes late; without orders nothing is.
     remembers = latest.orders is not None and latest.arrivals is None
     gone = latest.rows[removes] if remembers else latest.rows[:0]
     dead = dead_rows(table.found, ~late & ~ignored)
@@ -309,6 +321,7 @@ def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], ta
     # A soft delete of an unknown key makes a row too. Without it, a late write would bring the row back.
     rows = np.where(latest.deletes & (values >= 0), values, latest.rows)
     codes = np.flatnonzero(live)
+    # By their place in the batch: slices are read forward, a part of the rows at a time.
     codes = codes[np.argsort(rows[codes])]
     deleted = latest.deletes[codes]
     from_table = np.where(deleted & (values[codes] < 0), table.of_key[codes], -1)
@@ -427,6 +440,7 @@ def _spans(latest: Latest, deletes: NDArray[np.bool_]) -> tuple[NDArray[np.int64
     ends = place[latest.rows] + 1
     begins = np.append(0, ends[:-1])[: len(ends)]
     last_deletes = np.flatnonzero(deletes[latest.ranked])
+    # Changes before a key's last delete count no more. Deletes ascend, so the last assignment stays.
     begins[np.searchsorted(ends, last_deletes, side="right")] = last_deletes
     return begins, ends
 
@@ -435,6 +449,7 @@ def _floors(latest: Latest, remembered: Iterable[Found]) -> pa.Array:
     """Return the order of the last remembered delete of each key."""
     floors: list[str | None] = [None] * len(latest.rows)
     for hits in remembered:
+        # A key may be remembered several times until files are gathered; the latest delete counts.
         for code, order in zip(hits.codes.tolist(), hits.orders.to_pylist(), strict=True):
             if order is not None and order > (floors[code] or ""):
                 floors[code] = order

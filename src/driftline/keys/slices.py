@@ -100,6 +100,7 @@ class Slices:
         if rows_left is not None and len(rows_left):
             most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
             shares = rows_left.shares(max(len(live_parts), most))
+            # A task may have live rows, rows left over, or both.
             sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
         maker = rows.maker(self, live_parts)
         return PartTasks(spark, sizes, _WithRowsLeft(maker, len(live_parts), shares) if shares else maker)
@@ -113,6 +114,7 @@ class Slices:
             low, high = np.searchsorted(numbers, ends[number : number + 2])
             if low == high:
                 continue
+            # The middle of the name is no attempt here: the driver writes the file, before any task reads it.
             name = f"{number:05d}-0-2.arrow"
             rows_of_part = pa.array(numbers[low:high] - ends[number])
             table = live.slice(low, high - low).set_column(0, "row", rows_of_part)
@@ -124,10 +126,11 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class RowsOf:
-    """Makes rows of a table, with their ids behind the columns, out of a batch; it is sent to tasks.
+    """Makes rows of a table, with their ids after the columns, out of a batch; it is sent to tasks.
 
-    ``columns``: the places of the columns that are set, by their names in ``live``; ``stored``: reads the
-    rows of the table whose values stay.
+    Attributes:
+        columns: the positions of the columns that are set, by their names in ``live``.
+        stored: reads the rows of the table whose values stay.
     """
 
     columns: Mapping[str, int]
@@ -145,8 +148,12 @@ class RowsOf:
         return self.stored.read(places["file"].combine_chunks(), places["position"].to_numpy())
 
     def made(self, rows: pa.RecordBatch, live: pa.Table, kept: pa.Table | None) -> pa.RecordBatch:
-        """The rows as the table gets them. ``live``: of each what is to be set; ``kept``: those of the table
-        whose values stay, in the order of ``live``.
+        """Return the rows as the table gets them.
+
+        Args:
+            rows: rows of the batch.
+            live: the values to set in each row.
+            kept: the rows of the table whose values stay, in the order of ``live``.
         """
         if kept is not None and len(kept):
             source, places = np.arange(len(rows)), np.flatnonzero(live["file"].is_valid())
@@ -178,6 +185,7 @@ def with_row_ids(rows: pa.RecordBatch, live: pa.Table) -> pa.RecordBatch:
     """Rows with their ids in the table, if ``live`` has them: the commit that writes them changes them."""
     if ROW_ID not in live.column_names:
         return rows
+    # An updated row keeps its id. Its sequence number is null, so it becomes that of this commit.
     rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
     return rows.append_column(CHANGED, pa.nulls(len(rows), pa.int64()))
 
@@ -203,6 +211,8 @@ def _columns(folder: BatchFolder, part: RowSlice, names: Sequence[str]) -> pa.Ta
     with folder.open(part.name) as file:
         schema = pa.ipc.open_file(file).schema
         fields = [schema.get_field_index(name) for name in names]
+        # Only these columns are read: a slice has all columns of the batch, and the driver wants keys and
+        # orders.
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         return pa.ipc.open_file(file, options=options).read_all().select(names)
 
@@ -266,9 +276,14 @@ _SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one
 
 @dataclass(frozen=True, slots=True)
 class WornFile:
-    """A data file that leaves the table. ``rows``: their number, ``dead`` ones among them; ``size``: bytes.
+    """A data file that leaves the table.
 
-    ``first_id``: the id of its first row, where rows have ids; ``changed``: the sequence number of its rows.
+    Attributes:
+        rows: the number of its rows.
+        size: bytes.
+        dead: the positions of deleted rows.
+        first_id: the id of its first row, where rows have ids.
+        changed: the sequence number of its rows.
     """
 
     path: str
@@ -308,6 +323,7 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
     would change.
     """
     spare, taken, touched = size + _ALWAYS, [], list(files)
+    # Files of different partitions lie in different folders, and could never become one.
     small = Counter(file.folder for file in touched if file.size < _SMALL)
     candidates = (
         file
@@ -317,6 +333,7 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
     # A file that has to wait is taken with the next change of its rows: only files that a batch touches are
     # looked at.
     for file in sorted(candidates, key=lambda file: file.left / max(len(file.dead), 1)):
+        # A file without rows costs nothing, and no value of it has to move.
         if file.bytes_left <= spare and (not file.left or can_move(file.path)):
             taken.append(file)
             spare -= file.bytes_left
@@ -325,8 +342,10 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
 
 @dataclass(frozen=True, slots=True)
 class RowsLeft:
-    """Reads the rows that are left of worn files; it is sent to tasks. ``with_ids``: rows have their ids, and
-    the sequence numbers of their last changes, behind the columns.
+    """Reads the rows that are left of worn files; it is sent to tasks.
+
+    Attributes:
+        with_ids: rows have their ids, and the sequence numbers of their last changes, after the columns.
     """
 
     stored: StoredRows
@@ -371,5 +390,7 @@ def _with_ids(rows: pa.Table, file: WornFile, positions: NDArray[np.int64]) -> p
         if values is not None:
             place = rows.schema.get_field_index(name)
             assigned = rows.column(place).combine_chunks()
+            # A row that moves has not changed: it keeps its id, and the sequence number of its last change,
+            # which Iceberg's spec asks to write where a file's own would be wrong.
             rows = rows.set_column(place, name, pc.coalesce(assigned, values))
     return rows

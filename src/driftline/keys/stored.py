@@ -67,6 +67,7 @@ class KeyCache:
 
     def _shrink(self, most: int) -> bool:
         """Drop files until they are within so many bytes; False if those in use are more."""
+        # The least recently used first: `get` moves what it finds to the end.
         for key in [key for key in self._files if key not in self._used]:
             if self._size <= most:
                 break
@@ -79,8 +80,10 @@ _GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashe
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A data file that may have keys. ``constants``: values of columns that the file does not hold: defaults,
-    and those of its partition.
+    """A data file that may have keys.
+
+    Attributes:
+        constants: values of columns that the file does not hold: defaults, and those of its partition.
     """
 
     path: str
@@ -93,9 +96,13 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class KeyFinder:
-    """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
-    None where changes count in the order of arrival; ``open``: opens a file by its path; ``deleted``: the id
-    of the column with the mark of a delete; ``row_id``: of that with ids of rows, which files may have.
+    """Finds rows by their keys; it is sent to tasks.
+
+    Attributes:
+        order: the id of the column with a row's order; None if changes count in the order of arrival.
+        open: opens a file by its path.
+        deleted: the id of the column that marks deleted rows.
+        row_id: the id of the column with row ids, which files may have.
     """
 
     keys: SoughtKeys
@@ -150,6 +157,7 @@ class KeyFinder:
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
             return []
+        # Files from before a promotion have the column in its older type; keys compare across both.
         table = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
         codes = self.keys.codes(table)
         positions = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
@@ -174,12 +182,16 @@ class KeyFinder:
         return out
 
     def _read(self, file: KeyFile, *, whole: bool = False) -> Iterator[tuple[int, pa.Table]]:
-        """Key and order columns by id, each row group with its first position: those that may have keys, or
-        all of the ``whole`` file.
+        """Read key and order columns, by id, of each row group that may have keys, with its first position.
+
+        Args:
+            file: the file.
+            whole: read all row groups.
         """
         ids = self._ids
         with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
+            # Without ids only names are left, and a renamed column would be read as another one.
             if not paths:
                 raise DataError(
                     f"{file.path}: its columns have no field ids, so keys cannot be looked up in it",
@@ -189,6 +201,7 @@ class KeyFinder:
             begin = 0
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
+                # What is to be cached is read whole: the next batch has other keys.
                 if whole or self.keys.may_be_in(_all_bounds(group, ids, paths, leaves, file.constants)):
                     stored_ids = [id_ for id_ in ids if id_ in paths]
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
@@ -277,8 +290,10 @@ IdOf = Callable[[pa.Field], int | None]
 class StoredRows:
     """Reads rows of a table; it is sent to tasks.
 
-    ``struct``: the columns; ``open``: opens a file by its path. ``inlined``: rows that are in no file, by the
-    name that they were found under, with their positions.
+    Attributes:
+        struct: the columns.
+        open: opens a file by its path.
+        inlined: rows that are in no file, by the name that they were found under, with their positions.
     """
 
     struct: Struct
@@ -298,10 +313,12 @@ class StoredRows:
         places: list[NDArray[np.int64]] = []
         for number, file in enumerate(named.dictionary.to_pylist()):
             in_file = np.flatnonzero(numbers == number)
+            # Row groups are read forward, each once; the order of the caller is restored at the end.
             in_file = in_file[np.argsort(positions[in_file], kind="stable")]
             parts += self.of(file, positions[in_file])
             places.append(in_file)
         order = np.argsort(np.concatenate(places)) if places else np.array([], np.int64)
+        # The empty table gives the columns where no row was asked for.
         return pa.concat_tables([no_rows(self.struct), *parts]).take(pa.array(order))
 
     def of(self, file: str, positions: NDArray[np.int64]) -> Iterable[pa.Table]:
@@ -317,6 +334,8 @@ class StoredRows:
                 zip(*(np.searchsorted(positions, part) for part in (ends[:-1], ends[1:])), strict=True)
             ):
                 if low < high:
+                    # Only row groups that are hit are read, but then with all columns: the row is written
+                    # again.
                     rows = parquet.read_row_group(number).take(pa.array(positions[low:high] - ends[number]))
                     yield as_table(rows, self.struct, field_id, file)
 
