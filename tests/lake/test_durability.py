@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from driftline.config import DURABILITY
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
+from driftline.formats.iceberg.relocating import record_home
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake
 from driftline.runtime import disk
@@ -100,6 +101,12 @@ def test_nothing_is_synced_in_a_lake_without_durability(
     table.capture(tmp_path / "in", name="c", checkpoint=tmp_path / "checkpoint").awaitTermination()
 
     assert not synced
+
+
+def test_new_lake_without_a_table_has_nothing_to_recover(tmp_path: Path) -> None:
+    record_home(tmp_path)
+
+    EmbeddedLake(tmp_path, None, durable=True).recover()
 
 
 @pytest.mark.embedded_only("a table goes back by its row in the SQLite catalog")

@@ -29,6 +29,7 @@ where catalog_name = ? and table_namespace = ? and table_name = ?
 """
 _NAMES = "select table_namespace || '.' || table_name from iceberg_tables where catalog_name = ?"
 _NO_VIEWS = " and coalesce(iceberg_type, 'TABLE') = 'TABLE'"
+_MADE = "select 1 from sqlite_master where name = 'iceberg_tables'"  # Iceberg has opened the catalog once
 _LOCATIONS = """
 select table_namespace || '.' || table_name, metadata_location, previous_metadata_location from iceberg_tables
 where catalog_name = ? and metadata_location is not null
@@ -132,6 +133,8 @@ def recovered(lake: Path, catalog: str) -> bool:
     table that was being made is then not there. False if there was nothing to go back from.
     """
     with catalog_of(lake) as connection:
+        if not connection.execute(_MADE).fetchall():
+            return False
         rows = connection.execute(_LOCATIONS, (catalog,)).fetchall()
         mended = [_gone_back(connection, catalog, *row) for row in rows if _is_cut(row[1])]
     return any(mended)
