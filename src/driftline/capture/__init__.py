@@ -93,6 +93,7 @@ def capture(
         request.listener,
     )
     with ExitStack() as stack:
+        # Locked before anything is read: another process may move the same checkpoint on.
         stack.enter_context(place.locked())
         flow = _flow(catalog, table, data, reading, place)
         stack.callback(flow.end)

@@ -63,6 +63,8 @@ class Mirror:
         Raises SetupError if somebody else has emptied the folder, or if the store refuses.
         """
         now = self._files()
+        # Someone cleaned the temporary folder. To go on would delete the capture's state from the store as
+        # well.
         if _IDENTITY in self._stored and _IDENTITY not in now:
             raise SetupError(
                 f"{self.folder}: files of the running capture were deleted",
@@ -74,7 +76,9 @@ class Mirror:
             # the token in the table says what is in.
             for name in sorted(new, key=_rank):
                 self._put(name)
+                # Noted one by one: if the store fails in between, the next call goes on from there.
                 self._stored[name] = now[name]
+            # Deleted last, so the store never lacks a file that others there name.
             for name in self._stored.keys() - now.keys():
                 delete_file(f"{self._uri}/{name}", Bounds((self._uri,)))
                 del self._stored[name]
@@ -195,6 +199,8 @@ class Checkpoint:
 
     def keep(self) -> None:
         """Save everything written so far to where it outlives this machine. Raises as `hold`."""
+        # Another process that holds the folder by now may have written newer files: these must not replace
+        # them.
         self.hold()
         if self._mirror is not None:
             self._mirror.keep()
@@ -284,6 +290,8 @@ class Checkpoint:
         """Make the folder this capture's, if it is not already. Raises UsageError if it is another's."""
         self._known = self._read()
         if not self._known:
+            # Spark's files without the capture's own: a part of the folder was lost, and a new start would
+            # begin again.
             if self.stream is not None:
                 raise broken(f"{self.place}/{_FILE}")
             self._known = {"since": 0}
@@ -522,6 +530,7 @@ class SparkFiles:
 
     def drop_cut(self) -> None:
         """Delete what a power cut has left of the last micro-batch, if it was not synced as a whole."""
+        # Without its id nothing has reached a table yet, so the checkpoint begins again.
         if self._is_cut("metadata") and not self._numbers("commits"):
             for file in list(self._all()):
                 self._delete(file)
@@ -529,6 +538,7 @@ class SparkFiles:
         if done and self._is_cut(f"commits/{done[-1]}"):  # Spark brings it again, and the table has it
             self._delete(self.folder / "commits" / str(done.pop()))
         planned = self._numbers("offsets")
+        # Its files were synced before the table got the batch, so a batch with a cut file is in no table.
         if planned and planned[-1] not in done and not self._is_planned(planned[-1], done):
             self._delete(self.folder / "offsets" / str(planned[-1]))
         for source in self.folder.glob("sources/*"):

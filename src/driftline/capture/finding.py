@@ -30,8 +30,12 @@ _AWAY = "check the path; a capture that has begun continues with new files when 
 
 
 class ListedFile(NamedTuple):
-    """A file as it was listed. ``modified``: nanoseconds since 1970; ``real``: its own path, if that is not
-    ``path``, as a link leads to it.
+    """A file as it was listed.
+
+    Attributes:
+        size: bytes.
+        modified: nanoseconds since 1970.
+        real: its own path, if ``path`` leads to it by a link.
     """
 
     path: str
@@ -51,6 +55,7 @@ class ListedFile(NamedTuple):
 
     def fingerprint(self, capture: str) -> int:
         """A number of 64 bits by which a table remembers a version of a file that a capture has brought."""
+        # The capture is part of it: two captures may read one folder into one table.
         text = f"{capture}\0{self.key}\0{self.size}\0{self.modified}"
         digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
         return int.from_bytes(digest, "little", signed=True)
@@ -127,6 +132,7 @@ def _below(folder: str, fmt: str | None, lake: str | None) -> Iterator[ListedFil
             stat, parent = entry.stat(), entry.path.rpartition("/")[0]
             if parent not in folders:
                 folders[parent] = os.path.realpath(parent)
+            # `realpath` asks for each folder of a path, so it is called once a folder, and for links.
             real = os.path.realpath(entry.path) if entry.is_symlink() else f"{folders[parent]}/{entry.name}"
             yield ListedFile(entry.path, stat.st_size, stat.st_mtime_ns, "" if real == entry.path else real)
 
@@ -156,6 +162,7 @@ def created(text: str) -> list[Created]:
     ...         '{"bucket": {"name": "b"}, "object": {"key": "a+b%2B.json", "size": 1}}}]}')
     [Created(bucket='b', key='a b+.json', size=1)]
     """
+    # SNS and EventBridge wrap the store's message in one of their own, as text.
     for _ in range(_WRAPPINGS):
         match _parsed(text):
             case {"Records": [*records]}:
@@ -222,8 +229,15 @@ class Channel(Protocol):
 
 
 def channel(where: str, options: Mapping[str, str]) -> Channel:
-    """The queue behind a URL, or a file or folder. ``options``: of ``[store.s3]``. Raises UsageError,
-    SetupError.
+    """Open the queue behind a URL, or a file or folder of messages.
+
+    Args:
+        where: the URL or path.
+        options: of ``[store.s3]``.
+
+    Raises:
+        UsageError: it is neither.
+        SetupError: it cannot be reached.
     """
     if "://" not in where:
         return MessageFiles(where)
@@ -288,6 +302,7 @@ class Queue:
     def receive(self) -> list[Message]:
         """Receive up to `AT_ONCE` messages, each id once; stops early when a request brings no new ones."""
         arrived: dict[str, Message] = {}
+        # SQS gives ten messages at most, and fewer than it has; so it is asked until nothing new comes.
         while len(arrived) < AT_ONCE:
             with explaining(self._url, self._options):
                 answer = self._client.receive_message(
@@ -361,10 +376,13 @@ class Finder:
 
         Returns None if only a full listing can find them, or explain what is wrong.
         """
+        # A listing of 1,000 keys a request is cheaper than a request for each of so many objects.
         if len(candidates) >= AT_ONCE or not (self.channel or taken):
             return None
         with suppress(SetupError, ValueError):  # a name may be one that no file can have
             if self.channel is None:
+                # Only for names that rise: a file that sorts before the last one waits for the next full
+                # listing.
                 return list(listed_behind(self.source, fmt, max(taken)))
             return [entry for entry in mapped(_now, sorted(candidates)) if entry is not None]
         return None
@@ -388,6 +406,7 @@ class Finder:
         """
         if self.channel is None:
             return
+        # Kept until then: after a loss of the log, the queue delivers them again.
         finished = [number for number, (_, files) in self._logged.items() if files.isdisjoint(pending)]
         self.channel.delete([self._logged[number][0] for number in finished])
         for number in finished:
@@ -397,6 +416,7 @@ class Finder:
         last = 0.0
         with suppress(FileNotFoundError, ValueError):
             last = float((self.folder / _LISTED).read_text())
+        # Below zero the clock was set back; then a listing is due as well.
         return not 0 <= time.time() - last < self.list_every
 
 

@@ -52,6 +52,7 @@ class Files:
 
     def batches(self, epoch: int) -> Iterator[int]:
         """Yield the lists of the micro-batch that are not in the table yet; then mark all of them as done."""
+        # Not the number of the micro-batch: Spark may give two lists with one (see capture/folder.py).
         end = _lists_given(self.checkpoint, epoch)
         yield from self.log.waiting(end)
         self.log.finish(end)
@@ -110,6 +111,7 @@ class Files:
         """
         _resume(self.log, resumption)
         log, checkpoint = self.log, self.checkpoint
+        # Lists that Spark has not noted yet may still be merged.
         log.merge(checkpoint.last("sources/0"))
         epoch = checkpoint.last("commits")
         last_given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
@@ -238,6 +240,7 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
     taken = in_table(waiting)
     log.leave_out(file for file in waiting if file.key in taken)
     log.finder.list_all()
+    # Files that turn up later are asked for too: the older checkpoint lists them as new.
     log.in_table = in_table
 
 

@@ -74,6 +74,7 @@ class FileLog:
         for path in sorted(self.folder.glob("[0-9]*.json")):
             if (number := int(path.stem)) > self.next:
                 raise broken(str(self._path(self.next)))
+            # A copied checkpoint has new times, and Spark takes lists in the order of these.
             os.utime(path, (number + 1, number + 1))
             entries = _parsed(path, _listed)
             # A file is in two lists where `merge` did not come to its end.
@@ -81,6 +82,7 @@ class FileLog:
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
         self._open_done(last_done)
+        # More lists in the table than the log has: lists were lost.
         if self.done >= self.next:
             raise broken(str(self._path(self.next)))
 
@@ -105,6 +107,7 @@ class FileLog:
             if taken is None and not self._is_old_link(entry):
                 # Of a file and the links to it, the file.
                 new[entry.key] = new.get(entry.key, entry) if entry.real else entry
+            # A file that waits may still grow: it is read as it is by then (see `read`).
             elif taken is not None and taken.version != entry.version and entry.key not in pending:
                 raise _changed(taken, entry)
         self._add(list(new.values()))
@@ -116,6 +119,7 @@ class FileLog:
             self.leave_out(entry for entry in new if entry.key in taken)
             new = [entry for entry in new if entry.key not in taken]
         self.append(new)
+        # Only after the lists are written: a crash before costs a message's second delivery, and no file.
         self.finder.logged()
         self.let_go()
         self._pack()
@@ -128,6 +132,7 @@ class FileLog:
     def append_again(self, entries: Sequence[ListedFile]) -> None:
         """Append lists of files that were taken before, and take them out of where they stand."""
         again, before = {entry.key for entry in entries}, list(self.lists.items())
+        # Before they leave their old lists, so a crash in between repeats files and loses none.
         self.append(entries)
         for number, files in before:
             others = [entry for entry in files if entry.key not in again]
@@ -148,6 +153,7 @@ class FileLog:
             if len(entries_left) < len(self.lists[number]):
                 self.lists[number] = entries_left
                 changed.append(number)
+        # Before the lists lose them: a crash in between leaves files in both, and none in neither.
         self._write_packed(self.packed)
         for number in changed:
             self._write(number, self.lists[number])
@@ -189,6 +195,7 @@ class FileLog:
             return
         for number, merged_entries in zip(numbers, merged, strict=False):
             self._write(number, merged_entries)
+        # The last first, so a crash leaves no gap in the numbers, which would count as a lost list.
         for number in reversed(numbers[len(merged) :]):
             self._unlink(number)
             self.next = number
@@ -212,12 +219,12 @@ class FileLog:
         self.finder.let_go(self._pending())
 
     def read(self, number: int) -> list[str]:
-        """The files of a list, as they are now: one that was not read
-        yet may have changed since it was listed.
+        """The files of a list, as they are now: one that waited may have changed since it was listed.
 
         Raises DataError for a file that is gone.
         """
         entries = self._now(number)
+        # The list names the version that is read, so `check` finds a change during the read.
         if entries != self.lists[number]:
             self._write(number, entries)
         # That they are files is known: a store is not asked again.
@@ -303,8 +310,10 @@ class FileLog:
     def _pack(self) -> None:
         """Finished lists as one file, when there are many."""
         old = [n for n in self.lists if n <= self.done - _KEPT]
+        # The newest hundred stay, and fewer others are not worth rewriting all that is packed.
         if len(old) < _KEPT:
             return
+        # Packed before the lists go: their files are never in neither.
         self._write_packed(max(old) + 1)
         for number in old:
             self._unlink(number)
@@ -353,9 +362,7 @@ def _listed(data: bytes) -> list[ListedFile]:
 
 
 def _resolved(entries: Iterable[ListedFile]) -> list[ListedFile]:
-    """The entries, with the paths of their own that files in linked folders have: earlier versions did not
-    note them.
-    """
+    """Add the real paths of files in linked folders, which earlier versions did not note."""
     folders: dict[str, str] = {}
     resolved = []
     for entry in entries:

@@ -90,6 +90,7 @@ class Topics:
         if in_table not in (None, position):
             raise resumption.unsettled()
         target = {topic: dict(partitions) for topic, partitions in position.items()}
+        # Rounded up to Kafka's milliseconds: what is older than the moment stays out.
         at = to if isinstance(to, str) else -(-nanoseconds(to) // 1_000_000)
         topics = self.admin.topics(self.names)
         places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
@@ -101,8 +102,9 @@ class Topics:
         return offset_ranges(target, position), offset_ranges(position, target)
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        """The offsets of a micro-batch that Kafka deleted before they were read; none without
-        ``skip_lost``.
+        """The offsets of a micro-batch that Kafka deleted before they were read.
+
+        None without ``skip_lost``: their loss is an error then.
         """
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
@@ -164,8 +166,9 @@ class TopicReading:
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], Source]:
-        """Return the function that makes a source of a micro-batch, by the values' format. Raises
-        UsageError.
+        """Return the function that makes a source of a micro-batch, by the values' format.
+
+        Raises UsageError.
         """
         fmt, metadata = self.value_format, self.metadata
         if fmt in KINDS:
@@ -198,8 +201,9 @@ def place(url: str) -> tuple[str, str]:
 
 
 def starting(start: str | datetime) -> dict[str, str]:
-    """The options that make Spark's connector start there. A time without a zone is in UTC. Raises
-    UsageError.
+    """The options that make Spark's connector start there.
+
+    A time without a zone is in UTC. Raises UsageError.
 
     >>> starting("1970-01-01T00:00:01.5")["startingTimestamp"]
     '1500'
@@ -288,8 +292,9 @@ class Kafka:
         return ()
 
     def begin(self, resumption: Resumption) -> None:
-        """Check the topics against the checkpoint, and that against the table. Errors of Java become
-        driftline's.
+        """Check the topics against the checkpoint, and that against the table.
+
+        Errors of Java become driftline's.
         """
         if self.topics is None:
             compare_numbers(resumption)
@@ -298,6 +303,7 @@ class Kafka:
             beginning = self.topics.begin(resumption)
         except Py4JJavaError as error:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
+        # Spark has no offsets of its own yet, so they go with the stream's options.
         if beginning is not None and self.at is not None:
             self.frame = self.at(beginning)
 
@@ -369,6 +375,7 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None
+    # Kafka's client knows outdated ciphers only. The opened key stays in the memory of Spark.
     chosen = with_open_key(client_settings(reading.client), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
@@ -396,6 +403,7 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
         chosen["startingOffsets"] = json.dumps(offsets)
         return spark.readStream.format("kafka").options(**chosen).load()
 
+    # Java is asked for the names of all settings only if a person has set some.
     if reading.client:
         check_names(
             client, set(java_type(jvm, "org.apache.kafka.clients.consumer.ConsumerConfig").configNames())

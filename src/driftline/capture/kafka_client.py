@@ -69,8 +69,10 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
             settings.setdefault(f"ssl.{store}.type", "PEM")
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         settings["ssl.endpoint.identification.algorithm"] = ""
+    # librdkafka takes small letters, Java only capitals.
     if "security.protocol" in settings:
         settings["security.protocol"] = settings["security.protocol"].upper()
+    # Kafka's default protocol is plain text: it would send no login, without a word.
     elif any(key.startswith(("sasl.", "ssl.")) for key in settings):
         raise UsageError(
             "[kafka] sets a login or certificates, but no security.protocol",
@@ -82,6 +84,7 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
 def check_names(settings: Mapping[str, str], names: Collection[str]) -> None:
     """Raise UsageError for an unknown name that is close to one of the client's settings."""
     for key in settings.keys() - set(names):
+        # Other names may be those of a login module, so only near misses are errors.
         if near := difflib.get_close_matches(key, names, 1, _NEAR):
             raise UsageError(f"Kafka's client has no setting {key!r}", hint=f"did you mean {near[0]!r}?")
 
@@ -100,6 +103,7 @@ def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
     try:
         info = java_type(jvm, "javax.crypto.EncryptedPrivateKeyInfo")(base64.b64decode(match[1]))
         name, parameters = info.getAlgName(), info.getAlgParameters()
+        # Java gives the family's name for the newer kinds; the cipher is named by their parameters.
         name = parameters.toString() if name in _PBES2 else name
         characters = java_type(jvm, "java.nio.CharBuffer").allocate(len(password)).put(password).array()
         factory = java_type(jvm, "javax.crypto.SecretKeyFactory").getInstance(name)

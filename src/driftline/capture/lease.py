@@ -43,6 +43,7 @@ class Lease:
         keeper = threading.Thread(target=self._renew, daemon=True)
         try:
             self._mark()
+            # The mark is renewed while others are waited for, or they would take it for a dead one.
             keeper.start()
             self._await_others()
             yield
@@ -55,6 +56,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise DataError if the folder may be another process's by now."""
+        # Ten seconds before others may take the mark for that of a dead process.
         if time.time() - self._renewed > _STALE - _RENEWED:
             raise DataError(
                 f"capture {self._name}: {self._uri} could not be held",
@@ -65,6 +67,7 @@ class Lease:
         first = self._marks_of_others()
         while marks := self._marks_of_others():
             for mark, renewed in marks.items():
+                # A mark that is renewed belongs to a process that lives; any other is waited out.
                 if renewed > first.get(mark, renewed):
                     raise DataError(
                         f"capture {self._name} is already running in another process: {mark}",
@@ -73,11 +76,13 @@ class Lease:
             time.sleep(_LOOK)
 
     def _marks_of_others(self) -> dict[str, int]:
-        """The marks of other processes that may live, with the times of renewal; marks of dead ones are
-        deleted.
+        """The marks of other processes that may live, with the times of renewal.
+
+        Marks of dead ones are deleted.
         """
         with explaining(self._uri):
             infos = {info.base_name: info for info in self._system.get_file_info(FileSelector(self._folder))}
+            # The store's clock, as our own mark was just written: clocks of machines differ.
             now = max(info.mtime_ns for info in infos.values())
             del infos[self._own]
             living = {}
@@ -106,8 +111,7 @@ class Lease:
 
 
 def processes() -> str:
-    """An id of the process numbering that this process is part of: of this machine or container, since its
-    start.
+    """An id of the process numbering of this machine or container, since its start.
 
     Without such an id, a random one, which only this process has.
     """

@@ -162,9 +162,7 @@ class Capture:
 
 @front
 class CaptureQuery(StreamingQuery):
-    """A capture that runs: Spark's streaming query, which fails with
-    driftline's errors and stops between batches.
-    """
+    """A running capture: Spark's query, with driftline's errors, that stops between batches."""
 
     def __init__(
         self, query: StreamingQuery, runner: _Runner, flow: Flow, stack: ExitStack, pause: float
@@ -190,6 +188,7 @@ class CaptureQuery(StreamingQuery):
     def stop(self) -> None:
         """End the stream after the micro-batch that runs now."""
         self._runner.stopping = True
+        # Held by the batch that runs, so the stream ends between two batches and never inside one.
         with self._runner.busy:
             super().stop()
 
@@ -260,6 +259,7 @@ def start(
         query = writer.trigger(**trigger).foreachBatch(runner).start()
     except (PySparkException, Py4JError) as error:
         raise runner.in_words(error) from error
+    # Spark may call the runner before `start` returns, and a token needs the query's id: it waits.
     runner.stream = str(query.id)
     runner.started.set()
     return CaptureQuery(query, runner, flow, stack.pop_all(), _AN_HOUR if every is None else every / 2)
@@ -318,11 +318,13 @@ class _Runner:
                 recent=self._recent,
             )
             result = ingest(table, source, options)
+        # The table has it from an attempt that died before Spark noted so: it is closed, not brought again.
         except BatchIsInError:
             flow.close(number)
             return
         finally:
             flow.release()
+        # From here on this process knows what it has brought, and the table is not asked before each batch.
         self._tried = False
         self._note(table, token, number)
         lag, lost = flow.close(number), flow.lost(number)
@@ -358,8 +360,10 @@ class _Runner:
     def _progress(self, phase: str, number: int) -> None:
         self.capture.progress(phase)
         self._commits = self._commits or phase == "committing"
+        # A capture waits for other writers without limit, so this is where a stop has to be noticed.
         if phase.startswith(WAITING) and self.stopping:
             raise _Stopped
         if phase in ("quarantining", "committing"):
+            # The last moment at which nothing is visible: a lost lease or a changed file ends the batch here.
             self.capture.checkpoint.hold()
             self.flow.check(number)

@@ -80,6 +80,7 @@ class Resumption:
         """
         last, checkpoint = self.last, self.checkpoint
         checkpoint.settle(last, number, contents)
+        # Spark's numbers and the table's epochs differ after a restore; new batches must count as later ones.
         if last is not None:
             checkpoint.renumber(number + 1, last.epoch + 1)
         if self.is_adopted:

@@ -74,6 +74,7 @@ def nanoseconds(position: Position) -> int:
     """A position as a time, in nanoseconds since 1970."""
     if isinstance(position, str):
         return _BOUNDS[position]
+    # In integers: a float of seconds has no room for microseconds.
     return (position - _EPOCH) // timedelta(microseconds=1) * 1000
 
 

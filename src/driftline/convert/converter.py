@@ -152,7 +152,7 @@ def columns_of(
         column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
         columns = [by_name[column_route.name] for column_route in column_routes]
         values = records.values(field) if columns or field.to_rest else None
-        # Without one, a map beside a struct here or above has what no column takes.
+        # Without one, a map next to a struct here or above has what no column takes.
         field_collector = None if collector is None or field.elsewhere else collector.field(field.key)
         if values is not None and not columns:
             assert field_collector is not None or field.elsewhere or path, (
@@ -447,7 +447,7 @@ def _cut_array(array: pa.Array, type_: Type, contract: Contract) -> tuple[pa.Arr
         if element == type_.element:
             return array, type_
         mask = array.is_null() if array.null_count else None
-        offsets = pa.array(array.offsets.to_numpy())  # a copy, as Arrow takes no slice beside a mask
+        offsets = pa.array(array.offsets.to_numpy())  # a copy, as Arrow takes no slice with a mask
         return pa.ListArray.from_arrays(offsets, items, mask=mask), replace(type_, element=element)
     if not isinstance(type_, Struct):
         return array, type_

@@ -55,8 +55,10 @@ Read: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 class LeafReading(NamedTuple):
-    """A type of a column, and the function that reads its values of this type. ``overflow``: the type is for
-    values that the column's own type does not hold.
+    """A type of a column, and the function that reads its values of this type.
+
+    Attributes:
+        overflow: the type is for values that the column's own type does not hold.
     """
 
     type: Type
@@ -261,7 +263,7 @@ def entries_of(maps: pa.Array) -> pa.Array:
     """Maps as lists of structs, of a key and a value each."""
     if _has_nulls(maps.type):
         # Arrow's cast leaves too few values of the null type, at any depth.
-        offsets = pa.array(maps.offsets.to_numpy())  # a copy, as Arrow takes no slice beside a mask
+        offsets = pa.array(maps.offsets.to_numpy())  # a copy, as Arrow takes no slice with a mask
         pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
         return pa.ListArray.from_arrays(offsets, pairs, mask=maps.is_null() if maps.null_count else None)
     # Below a null struct a field that is never null has one: such a type cannot be cast to itself.
@@ -415,8 +417,9 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _items(lists: pa.Array) -> pa.Array:
-    """The elements of lists. Where all are null, Arrow's `flatten` makes an array of none, and knows none of
-    structs with a UUID.
+    """The elements of lists.
+
+    Where all are null, Arrow's `flatten` makes an array of none, and knows none of structs with a UUID.
     """
     return lists.values[:0] if lists.null_count == len(lists) else lists.flatten()
 

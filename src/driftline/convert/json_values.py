@@ -55,8 +55,7 @@ TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
 
 
 def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
-    """True if a column that takes the types ``bases`` is offered a number whose type by rule 2.1 is
-    ``natural``.
+    """True if a column that takes the types ``bases`` is offered a number of type ``natural`` (rule 2.1).
 
     A column of a declared number type takes every number that is exact in it.
     """
@@ -250,7 +249,7 @@ class JsonValues:
         if self._waiting_maps:
             # The caller's flags are those of the other columns as well.
             stored = stored.copy()
-            # A struct beside has some keys of such a map, if any.
+            # A struct next to it has some keys of such a map, if any.
             stored[[n for n in self._objects if self._shredded.leaf_dims[n] in self._waiting_maps]] = False
         lost = [number for number in np.flatnonzero(~stored).tolist() if self._is_lost(number)]
         places = self.places() if lost else ()

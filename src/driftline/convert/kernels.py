@@ -178,8 +178,9 @@ def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: s
 
 
 def time_text(times: pa.Array) -> pa.Array:
-    """Times of a day, or durations, as text. Before midnight and past 24 hours they count on: `-00:00:01`,
-    `25:00:00`.
+    """Times of a day, or durations, as text.
+
+    Before midnight and past 24 hours they count on: `-00:00:01`, `25:00:00`.
     """
     unit = times.type.unit
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]

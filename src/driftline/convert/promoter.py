@@ -89,8 +89,7 @@ Steps = tuple["str | int", ...]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selection from the rest: values at or below some ``paths`` of keys, all if there are none, but never
-    ``excluded`` ones.
+    """A selection from the rest: all values, or those at or below some paths, but never excluded ones.
 
     Paths omit steps into lists; for all keys of a map, the step is ``value``.
     """
@@ -130,8 +129,9 @@ class Chosen:
 
 
 def chosen(entries: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
-    """Split a row's rest into the values that get columns and those that stay: typed values that cannot be
-    read, and those of an empty key.
+    """Split a row's rest into the values that get columns and those that stay.
+
+    Typed values that cannot be read stay, and those of an empty key.
     """
     out, texts = Chosen(), dict(entries)
     locations = {path: steps(path) for path, _ in entries if not is_type_key(path)}

@@ -48,6 +48,7 @@ def pickled(value: object, levels: int) -> bytes:
 def deep_recursion(levels: int) -> Iterator[None]:
     """Allow recursion for this many levels, however deep the caller is."""
     limit = sys.getrecursionlimit()
+    # Added to the limit that holds: another block around this one, or a user, may have raised it.
     sys.setrecursionlimit(limit + _FRAMES * levels)
     try:
         yield
@@ -67,6 +68,7 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        # A block inside another may not switch it on early.
         if searched:
             gc.enable()
 
@@ -76,8 +78,9 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Values by keys that need only be comparable; the least recently used go. A key too deep to compare has
-    no value.
+    """Values by keys that need only be comparable; the least recently used go.
+
+    A key too deep to compare has no value.
 
     >>> cache = LruCache[str, int](most=2)
     >>> for number, key in enumerate("abac"):
@@ -88,6 +91,7 @@ class LruCache(Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         self._most = most
+        # A list, as keys such as schemas have no cheap hash; caches hold a few entries.
         self._items: list[tuple[K, V]] = []  # the latest first
 
     def get(self, key: K) -> V | None:

@@ -70,13 +70,15 @@ _DECLARED_MATCHES = [(base, re.compile(pattern).fullmatch) for base, pattern in 
 
 
 def string_base(text: str, mode: str) -> Primitive:
-    """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or
-    STRING. ``mode``: "on", "off", "instant".
+    """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or STRING.
+
+    ``mode``: "on", "off", "instant".
 
     >>> texts = "2024-02-29", "2023-02-29", "2024-01-01T00:00:00Z", "2024-01-01 00:00:00"
     >>> [str(string_base(text, "on")) for text in texts]
     ['date', 'string', 'timestamp', 'timestamp_ntz']
     """
+    # All three patterns have a hyphen there, and most texts have not: no pattern is tried on those.
     if text[4:5] == "-":
         for base, match in _MATCHES[mode]:
             if match(text):
@@ -96,8 +98,9 @@ def declared_string_base(text: str, declared: Collection[Primitive], mode: str) 
 
 
 def fraction(text: str) -> int:
-    """The digits of a timestamp's fraction of a second, rounded up to 0, 3 or 6; trailing zeros do
-    not count.
+    """The digits of a timestamp's fraction of a second, rounded up to 0, 3 or 6.
+
+    Trailing zeros do not count.
 
     >>> fraction("2024-01-01T00:00:00.500Z"), fraction("2024-01-01T00:00:00.000"), fraction("2024-01-01")
     (3, 0, 0)
@@ -120,8 +123,9 @@ def far(text: str) -> bool:
 
 
 def known_pattern(base: Primitive, digits: int, beyond: bool, mode: str) -> str:
-    """A pattern of the strings of ``base`` whose `fraction` is at most ``digits``, and that are not `far`
-    unless ``beyond``.
+    """A pattern of the strings of ``base`` with at most ``digits`` digits of a second's fraction.
+
+    Strings that are `far` match only if ``beyond`` is set.
     """
     if base in DECLARED:
         return DECLARED[base]
@@ -153,6 +157,7 @@ def base_of(text: str) -> Primitive:
     ['long', 'number_text', 'double', 'decimal(38, 18)']
     """
     if _whole(text):
+        # Up to 18 characters every integer fits, and no text has to be read.
         if len(text) <= 18 or (len(text) <= 20 and -(2**63) <= int(text) < 2**63):
             return LONG
         return BIG_INTEGER if len(text.lstrip("-")) <= 38 else NUMBER_TEXT
@@ -162,6 +167,7 @@ def base_of(text: str) -> Primitive:
     if repr(value) == text:
         return DOUBLE
     digits, power = _written(text)
+    # 17 digits identify a double, and some writers print all of them: 0.10000000000000001 is 0.1.
     if not digits or _rounds_to(value, digits, power, 17):
         return DOUBLE
     return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
@@ -239,8 +245,9 @@ def decimal_of(text: str, t: Primitive) -> Decimal | None:
 
 
 def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:
-    """True if a float column holds the number: six digits always are its own, more only if float and double
-    agree.
+    """True if a float column holds the number.
+
+    Six digits always are its own, more only if float and double agree.
     """
     if not digits or (_float(value) == value if exact is None else exact):
         return True
@@ -256,9 +263,7 @@ def _narrow(declared: frozenset[Primitive]) -> tuple[bool, bool, tuple[Primitive
 
 
 def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
-    """The type of the simplest fractions in a field with columns of these types, and a pattern of their
-    texts.
-    """
+    """The type of a field's simplest fractions, given its columns' types, and a pattern of their texts."""
     _, single, decimals = _narrow(frozenset(declared))
     if DOUBLE in declared or not (single or decimals):
         return DOUBLE, r"-?[0-9]{1,8}\.[0-9]{1,7}\Z"
@@ -285,6 +290,7 @@ def _written(text: str) -> tuple[str, int]:
     integer, _, fraction = mantissa.partition(".")
     digits = integer + fraction
     significant = digits.rstrip("0")
+    # Python refuses to read integers of more digits, and beyond any type's range the exact one is no matter.
     exponent = _FAR if len(power) > 4000 else int(power or 0)
     if power.startswith("-") and exponent == _FAR:
         exponent = -_FAR
@@ -303,6 +309,7 @@ def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
     """
     if len(digits) > most or not math.isfinite(value) or value == 0:
         return False
+    # In integers, without a rounding of its own.
     numerator, denominator = abs(value).as_integer_ratio()
     numerator, denominator = (
         (numerator, denominator * 10**power) if power > 0 else (numerator * 10**-power, denominator)
@@ -429,6 +436,7 @@ def reason(line: bytes) -> str | None:
     >>> reason(b'{"a": 1}'), reason(b"[1]")
     (None, 'not an object but a list')
     """
+    # A count of brackets is a bound of the depth, without a walk.
     if line.count(b"{") + line.count(b"[") <= MAX_DEPTH:
         try:
             # What this one takes, `parse` takes; it is quicker.

@@ -427,7 +427,7 @@ def _both(first: pa.Array, second: pa.Array) -> pa.Array:
 
 def _object_of(members: Iterable[pa.Array]) -> pa.Array:
     """Join members to the texts of objects, without null members."""
-    # A comma behind each member that is there, and the last one trimmed: no row is handled by itself.
+    # A comma behind each member that is there, and the last one trimmed: no row is handled alone.
     ended = [pc.fill_null(pc.binary_join_element_wise(texts, ",", ""), "") for texts in members]
     inside = pc.utf8_rtrim(pc.binary_join_element_wise(*ended, ""), ",")
     return pc.binary_join_element_wise("{", inside, "}", "")

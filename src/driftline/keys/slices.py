@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import SparkSession
 
-_ALONE = 8 * 2**20  # bytes of files that one task writes anew
+_ALONE = 8 * 2**20  # bytes of files that one task rewrites
 
 DELETE_FLAG = (
     "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
@@ -268,7 +268,7 @@ class _LiveRows:
 # reader skips at most one row for two that it reads.
 _WORN = 3  # parts of a file, of which one is gone
 # Files of one age wear out together. Without a bound, one commit would rewrite the whole table.
-_ALWAYS = 64 * 2**20  # bytes that any batch may write anew
+_ALWAYS = 64 * 2**20  # bytes that any batch may rewrite
 # Micro-batches leave small files, and each costs every later batch a deletion vector. Gathered by eight, a
 # row is rewritten only a few times until its file is large.
 _SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one

@@ -75,7 +75,7 @@ class KeyCache:
         return self._size <= most
 
 
-_GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys anew
+_GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys again
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class KeyFinder:
         return path, tuple(self._ids)
 
     # Data files never change, so a cached column is never wrong. The values themselves are cached: hashes
-    # would be smaller, but need the values beside them to be exact.
+    # would be smaller, but are exact only together with the values.
     def _cached(self, file: KeyFile, cache: KeyCache) -> KeyRows:
         """All rows of a file, which are read once if they have room in the cache."""
         key = self.cache_key(file.path)

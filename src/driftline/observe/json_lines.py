@@ -87,7 +87,7 @@ _CHUNK_BYTES = 16 * 2**20
 # What a decoder costs, and what lines cost for want of it, both in keys of lines. A clock in their place
 # would build other decoders in each run, at times twice as many. A key takes 0.7 to 3 µs to walk.
 _TO_BUILD = 12  # for each thing that a decoder knows: 3 to 12 µs
-_APART = 0.25  # for each key of a line that is decoded by itself, and not with the others
+_APART = 0.25  # for each key of a line that is decoded alone, not with the others
 _AT_FIRST = 600  # of the first exact decoder: a few lines are not worth one
 
 LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each

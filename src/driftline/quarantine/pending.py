@@ -154,7 +154,7 @@ _KEY = "coalesce(key_bytes, cast(key as binary)) as key"
 
 def quarantined(frame: DataFrame) -> QuarantinedRecords:
     """The rows of a quarantine whose ``raw`` is a record."""
-    # In the order of their places: the observer begins anew where a place comes before the last one.
+    # In the order of their places: the observer begins again where a place comes before the last one.
     ordered = frame.selectExpr("raw", *_PLACE, _KEY).sortWithinPartitions(*_PLACE)
     return QuarantinedRecords(frame=ordered)
 

@@ -83,6 +83,7 @@ class SchemaDraft:
 
         Raises DataError, KeyError, TypeError where the schema does not allow a change.
         """
+        # A batch of a new table appends thousands of columns; one by one, each would copy its struct again.
         for appends, run in groupby(changes, _appends):
             if appends:
                 self._append(change for change in run if isinstance(change, AddColumn) and not change.within)
@@ -93,10 +94,12 @@ class SchemaDraft:
     def make(self, change: ColumnChange) -> None:
         """Make the change. Raises DataError, KeyError where the schema does not allow it."""
         match change:
+            # The type of the new struct around it has this column already.
             case AddColumn(within=True):
                 return
             case AddColumn(parent, column, to=to):
                 column = self._fresh(column)
+                # A later change that uses the name means the column that had it before (see `child`).
                 self.renamed.add(column.id)
                 self.edit(parent, lambda f: replace(f, type=_add(f.type, column, to)))
             case DropColumn(path):
@@ -122,6 +125,8 @@ class SchemaDraft:
             case RequireColumn(path):
                 self.edit(path, lambda f: replace(f, required=True))
             case RewriteColumn(path, type_):
+                # A fresh id: files with the old one hold values of the old type, which no reader may take for
+                # the new.
                 self.edit(path, lambda f: self._fresh(replace(f, type=type_, required=False)))
             case SetDefault(path, value):
                 self.edit(path, lambda f: replace(f, write_default=default_json(f.type, value)))
@@ -169,6 +174,7 @@ class SchemaDraft:
         )
         match type_:
             case Struct(fields):
+                # By identity: two fields may have one name, and even be equal.
                 index = next(i for i, f in enumerate(fields) if f is child)
                 return Struct((*fields[:index], *([edited] if edited else ()), *fields[index + 1 :]))
             case List() if edited:
@@ -181,8 +187,9 @@ class SchemaDraft:
                 raise KeyError(dotted(full_path))
 
     def _append(self, changes: Iterable[AddColumn]) -> None:
-        """Append columns to their structs. A batch may bring thousands of columns in as many structs, so the
-        schema is gone through once.
+        """Append columns to their structs, in one pass over the schema.
+
+        A batch may bring thousands of columns in as many structs.
         """
         appended = _Appended()
         for change in changes:
@@ -241,6 +248,7 @@ def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
     """Rename a column. It is marked with the key that fills it, unless the name is that key."""
     if is_metadata(column.doc):  # known by its doc, whatever its name
         return replace(column, name=name)
+    # The key of the data stays: a renamed column goes on being filled by its old field.
     key, text = data_key(column, prefix), unmarked(column.doc, prefix)
     lines = [mark(key, prefix)] * (name != key) + ([text] if text else [])
     return replace(column, name=name, doc="\n".join(lines) or None)
@@ -312,6 +320,8 @@ class _Ids:
     def _type(self, type_: Type) -> Type:
         match type_:
             case Struct(fields):
+                # Iceberg gives all fields of a struct their ids before those inside them, and files already
+                # name these.
                 numbered = [replace(f, id=self.next()) for f in fields]
                 return Struct(tuple(replace(f, type=self._type(f.type)) for f in numbered))
             case List(element):
@@ -352,6 +362,7 @@ def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
     for path, i in ids.items():
         parent = paths.get(ids[path[:-1]])
         if i in new and parent is not None and (*parent, path[-1]) in taken:
+            # Iceberg resolves names in one update as they were before it, so the name has to be free first.
             middle = replace(after, struct=_without(after.struct, new), identifiers=frozenset())
             return [(before, middle), (middle, after)]
     return [(before, after)]
@@ -368,6 +379,7 @@ def _struct(before: Struct, after: Struct, parent: Path) -> Iterator[ColumnChang
     for f in added:
         yield from _added(f, parent)
     names = {f.id: f.name for f in [*staying, *added]}
+    # Moves before renames: they name columns as in ``before``.
     yield from _moves([*names], [f.id for f in after.fields], names, parent)
     yield from _renames(staying, new, parent)
 
@@ -396,11 +408,13 @@ def _type(before: Type, after: Type, path: Path) -> Iterator[ColumnChange]:
         yield from _struct(before, after, path)
         return
     for old, new in zip(children(before), children(after), strict=False):
+        # The formats never change the key of a map.
         if not (isinstance(before, Map) and old.name == "key"):
             yield from _field(old, new, path)
 
 
 def _added(column: Field, parent: Path) -> Iterator[ColumnChange]:
+    # A new column has one default in Iceberg; another one for later rows is a change of its own.
     initial = replace(column, write_default=column.initial_default)
     yield AddColumn(parent, initial)
     if column.write_default != column.initial_default:
@@ -468,10 +482,13 @@ def refits(written: Schema, now: Schema) -> bool:
     new: set[Path] = set()
     for path, column in now.walk():
         at_path, old = before.get(path), by_id.get(column.id)
+        # Someone else made a column of this name meanwhile: the files have another id, so it would read as
+        # null.
         if at_path is not None and at_path.id != column.id:
             return False
         if old is None:
             new.add(path)
+            # A field of a new struct is null with it, whatever its own default says.
             if path[:-1] not in new and not _reads_as_new(column):
                 return False
         elif not _still(old, column):
@@ -491,8 +508,9 @@ def _still(old: Field, column: Field) -> bool:
 
 
 def extends(written: Schema, now: Schema) -> bool:
-    """True if ``now`` has every column of ``written`` with its name, id and type, and otherwise only columns
-    that old rows read as null.
+    """True if ``now`` has every column of ``written``, and else only columns that old rows read as null.
+
+    A column is the same with its name, its id and its type.
     """
     before = dict(written.walk())
     after = dict(now.walk())

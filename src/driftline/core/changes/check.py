@@ -75,6 +75,7 @@ def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
     for parent, type_ in [((), struct), *nested]:
         names: dict[str, list[Field]] = {}
         for f in type_.fields if isinstance(type_, Struct) else ():
+            # Engines look names up without case, so two that differ in it alone cannot both be read.
             names.setdefault(caseless(f.name), []).append(f)
         yield from (((*parent, twins[-1].name), twins) for twins in names.values() if len(twins) > 1)
 
@@ -85,8 +86,7 @@ def _listed(schema: Schema) -> str:
 
 
 def meant(name: str, candidates: Iterable[str], within: Path = ()) -> str | None:
-    """The known name that ``name`` means: this spelling, else the only one that differs in letter
-    case alone.
+    """The known name that ``name`` means: its own spelling, or the only one in another letter case.
 
     >>> meant("ID", ["id", "at"]), meant("x", ["id"])
     ('id', None)

@@ -56,8 +56,9 @@ def literal_of(type_: Type, default: Default) -> Literal:
 
 
 def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
-    """The defaults of each column that has any, by its id, over
-    several schemas; a float's as it is in 4 bytes.
+    """Collect the defaults of each column that has any, by its id, over several schemas.
+
+    A float's default is the number that its four bytes hold.
 
     >>> from driftline.core.schema.types import INT, Field, Struct
     >>> old, new = (Schema(Struct((Field("a", INT, 1, write_default=n),))) for n in (5, 7))
@@ -71,6 +72,7 @@ def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
                 if default is not None:
                     literal = literal_of(f.type, default)
                     if isinstance(f.type, Primitive) and f.type.name == "float":
+                        # A float of a file has four bytes, and is compared with the default.
                         literal = unpack("<f", pack("<f", literal))[0]
                     out[f.id] = out.get(f.id, frozenset()) | {literal}
     return out
@@ -110,6 +112,7 @@ def _text(value: Literal) -> str:
 
 
 def _whole(value: Literal, bits: int) -> int | None:
+    # Python counts True as the number 1.
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     integer: int = int(value)
@@ -117,9 +120,7 @@ def _whole(value: Literal, bits: int) -> int | None:
 
 
 def _floating(value: Literal, exact: int) -> float | None:
-    """The nearest double of a number with a fraction or an exponent; a whole number itself, up to
-    ``exact``.
-    """
+    """The nearest double of a number; a whole number has to be exact, so it is at most ``exact``."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     if isinstance(value, int) and abs(value) > exact:
@@ -130,6 +131,7 @@ def _floating(value: Literal, exact: int) -> float | None:
 def _decimal(value: Literal, precision: int, scale: int) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
+    # By its shortest text, as a person wrote it; the double itself has up to 50 digits more.
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     with localcontext(Context(prec=precision, traps=[Inexact, InvalidOperation])):
         return f"{exact.quantize(Decimal(1).scaleb(-scale)):f}"
@@ -148,8 +150,9 @@ def _date(value: Literal) -> str | None:
 
 
 def _timestamp(value: Literal, *, instant: bool) -> str | None:
-    """A timestamp's text. An instant is in UTC, which a missing zone also means; a type without a zone
-    accepts none.
+    """A timestamp's text.
+
+    An instant is in UTC, which a missing zone also means; a type without a zone accepts none.
     """
     if isinstance(value, date) and not isinstance(value, datetime):
         value = value.isoformat()

@@ -83,12 +83,23 @@ def evolved(
     nulls_of: NullsOf | None = None,
     parts_of: PartsOf | None = None,
 ) -> tuple[Definition, tuple[TableChange, ...]]:
-    """Apply all changes in order; returns the definition, and the single changes with names as the table has
-    them.
+    """Apply all changes in order.
 
-    Names may clash on the way, so two columns can be swapped, but not at the end. ``upgrade``: to format v3.
-    ``nulls_of``: the null count of a column; ``parts_of``: reads sort expressions, None if the format has
-    none. Raises Refused.
+    Names may clash on the way, so two columns can be swapped, but not at the end.
+
+    Args:
+        before: the table's definition.
+        changes: the changes.
+        mark: the prefix of docs of evolved columns.
+        upgrade: to format v3.
+        nulls_of: returns the null count of a column.
+        parts_of: reads sort expressions; None if the format has none.
+
+    Returns:
+        The definition, and the single changes with names as the table has them.
+
+    Raises:
+        Refused: a change cannot be made.
     """
     evolution = _Evolution(before, mark, upgrade, nulls_of, parts_of)
     for step, change in enumerate(changes):
@@ -114,6 +125,7 @@ class _Evolution:
     done: list[TableChange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # An id is never given twice: files may still hold values of a column that was dropped.
         last = max(self.now.last_column, self.now.schema.highest_id())
         self.draft = SchemaDraft(self.now.schema, last, self.mark)
         if self.upgrade:
@@ -179,8 +191,10 @@ class _Evolution:
     def end(self) -> Definition:
         """The definition, if it is consistent."""
         schema = self.draft.schema
+        # Clashes count at the end alone, so that one call can swap two names.
         for path, twins in clashes(schema.struct):
             steps = [self.named[f.id] for f in twins if f.id in self.named]
+            # Twins that were there before are the table's own affair.
             if steps:
                 names = sorted({f.name for f in twins})
                 alike = f", and engines do not tell {' and '.join(names)} apart" if len(names) > 1 else ""
@@ -188,6 +202,7 @@ class _Evolution:
         if not schema.struct.fields and self.dropped:
             raise Refused(max(self.dropped.values()), DataError("a table must keep at least one column"))
         after = replace(self.now, schema=schema, last_column=self.draft.last)
+        # After all changes, so a column and what uses it can go in one call.
         for column, use in after.column_uses().items():
             if column in self.dropped:
                 refusal = f"{dotted(self.path_before(column))} cannot be dropped: {use.why}"
@@ -363,6 +378,7 @@ def replaced(struct: Struct, requested: tuple[Field, ...]) -> Iterator[ColumnCha
     """
     twins = paired(struct.fields, requested, ())
     place = {f.name: i for i, f in enumerate(struct.fields)}
+    # The fewest moves, as in `diff`: the longest run that is in order stays.
     staying = longest_rising([place[twins[f.name].name] for f in requested if f.name in twins])
     last: str | None = None
     for f in requested:
@@ -380,8 +396,9 @@ def replaced(struct: Struct, requested: tuple[Field, ...]) -> Iterator[ColumnCha
 
 
 def paired(fields: tuple[Field, ...], requested: tuple[Field, ...], within: Path) -> dict[str, Field]:
-    """The existing field for each requested one, by the requested name: the same spelling, else the only one
-    in another letter case.
+    """Pair requested fields with existing ones, by the requested name.
+
+    A pair has the same spelling, or else is the only one in another letter case.
     """
     free = {f.name: f for f in fields}
     pairs = {f.name: free.pop(f.name) for f in requested if f.name in free}

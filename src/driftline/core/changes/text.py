@@ -371,8 +371,9 @@ class LayoutReader(TypeReader):
         return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
 
     def sort_expression(self) -> SortTerm:
-        """Read a sort term in brackets: anything but a column or a transform of one is an expression of
-        DuckDB's.
+        """Read a sort term in brackets.
+
+        What is neither a column nor a transform of one is an expression of DuckDB's.
         """
         begin = self.at
         with suppress(UsageError):

@@ -43,9 +43,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Add ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a
-    struct that is itself new: it comes with that struct's type, and is listed to be seen.
-    ``if_absent``: only where none has its name.
+    """Add a column.
+
+    Attributes:
+        parent: the struct that gets it.
+        within: the struct is new and brings the column in its type; the change is listed to be seen.
+        to: its position; None is the end.
+        if_absent: only where no column has its name.
     """
 
     parent: Path
@@ -98,8 +102,9 @@ class RelaxColumn:
 
 @dataclass(frozen=True, slots=True)
 class RewriteColumn:
-    """Give the column at ``path`` a type that only rewritten data can have: a column of the same name,
-    in the same place, with an id of its own.
+    """Give a column a type that only rewritten data can have.
+
+    The new column has the same name and place, and an id of its own.
     """
 
     path: Path
@@ -270,9 +275,7 @@ class SetSortOrder:
 
 @dataclass(frozen=True, slots=True)
 class SetDistribution:
-    """The distribution of rows among the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by
-    the sort order).
-    """
+    """Distribute rows among the writing tasks by ``none``, ``hash`` (partition) or ``range`` (sort order)."""
 
     mode: str
 

@@ -150,6 +150,7 @@ class FieldSite:
         name = own_name if names.free(own_name) else names.take(own_name, suffix(to))
         names.taken.add(caseless(name))
         staying_columns = [(i, c) for i, c in enumerate(self.folded) if c.name in remainder]
+        # Columns that keep values keep their names, unless the resolved one takes it.
         names.taken |= {caseless(c.name) for _, c in staying_columns if c.name != name}
         resolved = replace(columns[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
         placed: dict[str, list[Field]] = {self.folded[0].name: [resolved]}

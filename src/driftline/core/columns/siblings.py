@@ -60,6 +60,7 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[SiblingGroup]:
     """
     by_key: dict[tuple[bool, str], list[Field]] = {}
     for column in (f for struct in structs for f in struct.fields):
+        # A metadata column may bear a name that is a key of the data as well.
         by_key.setdefault((is_metadata(column.doc), data_key(column, mark)), []).append(column)
     return [SiblingGroup(key, tuple(columns)) for (_, key), columns in by_key.items()]
 
@@ -196,6 +197,7 @@ class FieldMerger:
         members = []
         for family, name in zip(parts, named(parts), strict=True):
             path, key_path = (*parent, family.key), (*keys, family.key)
+            # Parents are listed before their fields, though they are known only after these.
             place = len(self.drifted)
             merged = self.of([c.type for c in family.columns], path, key_path)
             merged = replace(merged, no_structs=merged.value is not None and family.apart)
@@ -241,6 +243,7 @@ class FieldMerger:
         maps = [t for t in bases if isinstance(t, Map)]
         key_types = {m.key for m in maps}
         alike = len(maps) + len(structs) == len(bases) and len(key_types) == 1
+        # The keys of a struct are texts, so it goes only into a map of texts.
         if alike and (not structs or key_types == {STRING}):
             return replace(self._map(maps, structs, element_path, keys), dim=dim)
         plain = [t for t in bases if isinstance(t, Primitive)]
@@ -274,6 +277,7 @@ def _widest(types: Sequence[Primitive]) -> Primitive:
     """Return the type that holds all values; bytes and another type become text."""
     if VARIANT in types:
         return VARIANT
+    # Bytes hold any text; not all bytes are one.
     if len(set(types)) > 1 and any(t.name in ("binary", "fixed") for t in types):
         return BINARY
     return widest(types)

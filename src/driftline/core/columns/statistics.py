@@ -174,10 +174,12 @@ class Counts:
     def values(self, column: int, schema: int | None) -> int | None:
         """Count rows with a value in the files of a schema; None if the files do not say."""
         count = self.by_column.get(column, {}).get(schema)
+        # Files without a count of the column are unknown, not empty.
         if count is not None and count.files == self.files[schema].files:
             return count.values
         if schema is None or column in self.ids.get(schema, (column,)):
             return None
+        # These files are older than the column: their rows have its default, or nothing.
         return self.files[schema].values if column in self.defaulted else 0
 
     def numbers(self, column: int) -> Numbers:
@@ -212,6 +214,7 @@ class Counts:
         for slot, batch in enumerate(self.recent):
             records = sum(c.slots.get(slot, 0) for c in self.files.values())
             values = sum(c.slots.get(slot, 0) for c in self._counts(column))
+            # Where files of the batch were rewritten or deleted, the rest of it would tell a wrong share.
             out.append(values / records if records and records == batch.records else None)
         return tuple(out)
 

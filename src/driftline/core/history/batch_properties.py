@@ -84,6 +84,7 @@ class Token:
     @property
     def batch(self) -> str:
         """The batch's id, the same at each attempt."""
+        # An attempt after a crash finds its predecessor's rejects and files by this id.
         return f"{self.name}-{self.epoch}-{self.stream[:8]}"
 
     @property
@@ -117,6 +118,7 @@ class Token:
         if self.reached(properties):
             raise BatchIsInError
         last = Captured.of(self.name, properties)
+        # Numbers of two checkpoints say nothing about each other: this one would bring all records again.
         if last is not None and last.stream not in (self.stream, self.follows):
             raise other_checkpoint(self.name, name, last)
 
@@ -196,6 +198,7 @@ def first_seen(
     keys = dict.fromkeys(_rest_key(path) for path in rest_paths if len(path) <= _LONGEST)
     new = [key for key in keys if key not in properties]
     noted = f"{time.time_ns() // 1_000_000} {batch}"
+    # A table of data-like keys would fill its metadata with them, so their number has a bound.
     return dict.fromkeys(new[: max(0, MOST - before)], noted)
 
 

@@ -37,7 +37,7 @@ CHANGE_RECORD = "driftline.change"
 BATCH = "driftline.batch"
 EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
 LEDGER = "driftline.files"  # where the source files are listed that the table has taken
-MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only wrote anew
+MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only rewrote
 OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
 RECORD_LIMIT = 4000  # characters
 STATEMENT = 1000
@@ -91,6 +91,7 @@ def of_batch(
     # Plain rules come last, and are left out first.
     rules.sort(key=lambda r: r.rule == "first-sight")
     count = len(rules)
+    # By a quarter each time: catalogs limit a property, and the exact number that fits is not worth a search.
     while len(text := _batch(batch, rules[:count], len(rules) - count, counts or {})) > RECORD_LIMIT:
         count = count * 3 // 4
     return {CHANGE_RECORD: text}
@@ -130,6 +131,7 @@ def read_record(now: Mapping[str, str], before: Mapping[str, str]) -> ChangeReco
     'b2'
     """
     text = now.get(CHANGE_RECORD)
+    # The property stays until the next change, so only a new text tells of this version.
     if text is not None and text != before.get(CHANGE_RECORD):
         try:
             return record_of_json(json.loads(text))
@@ -170,8 +172,12 @@ def cut_statement(text: str, most: int = STATEMENT) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: ``at`` in milliseconds, None if unknown; its current snapshot; its author, if
-    recorded.
+    """One version of a table.
+
+    Attributes:
+        at: milliseconds; None if unknown.
+        snapshot: its current snapshot.
+        record: its author, if recorded.
     """
 
     at: int | None
@@ -223,11 +229,12 @@ class EntryJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of a table's definition. ``before`` None: the table was created, or its earlier state is
-    unknown.
+    """One change of a table's definition.
 
-    ``by``: batch, alter, resolve, promote, undo; outside, if the change has no author; unknown, if only its
-    columns are left.
+    Attributes:
+        by: batch, alter, resolve, promote, undo; outside, if the change has no author; unknown, if only its
+            columns are left.
+        before: None if the table was created, or its earlier state is unknown.
     """
 
     at: int | None
@@ -415,10 +422,15 @@ class PastChange:
 def with_change(
     recorded: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The property that a commit sets in place of the record in ``recorded``; none if it changes neither a
-    definition nor a key.
+    """The property that a commit sets in place of the record of its change.
 
-    ``before``, ``after``: the table's properties.
+    It is empty if the commit changes neither a definition nor a key.
+
+    Args:
+        recorded: the properties with the record.
+        step: the definitions before and after.
+        before: the table's properties before the commit.
+        after: the table's properties after it.
     """
     if CHANGE_RECORD not in recorded or (step.before == step.after and known_by(before) == known_by(after)):
         return {}
@@ -432,6 +444,7 @@ def with_change(
         "was": {key: value for key, value in sorted(was.items()) if value != after.get(key)},
         **json.loads(recorded[CHANGE_RECORD]),
     }
+    # Only the last change keeps its full text, so one long statement does not push the others out.
     older = [_shortened(change) for change in (_load(before) if last_changes(before) else [])]
     return {LAST_CHANGES: _joined([dump_record(change) for change in (*older, entry)][-CHANGES:])}
 
@@ -439,6 +452,7 @@ def with_change(
 def last_changes(properties: Mapping[str, str]) -> tuple[PastChange, ...]:
     """The changes that a table remembers, oldest first."""
     try:
+        # Anyone can write a property: one that does not read counts as no history, and no error.
         return tuple(map(_change, _load(properties)))
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
@@ -467,10 +481,9 @@ def author_of(now: Mapping[str, str], before: Mapping[str, str]) -> ChangeRecord
 
 
 def written_with(changes: Sequence[PastChange], schema: int) -> list[tuple[int, int | None]]:
-    """For each schema, oldest first, the sequence number from which files were written with it; None where
-    others may have changed the schema.
+    """For each schema, oldest first, the sequence number from which files were written with it.
 
-    ``schema``: the current one.
+    The schema is None where others may have changed it. ``schema``: the current one.
     """
     then = [None if change.step.before is None else change.step.before.schema for change in changes]
     return [

@@ -80,8 +80,10 @@ def restoration(now: Definition, then: Definition, schemas: Iterable[Schema]) ->
 
 
 def _properties(now: Definition, then: Definition) -> dict[str, str]:
-    """The restored properties: the distribution belongs to the sort order, a resolved field's hint to its
-    column, and the key is one of several settings; all others stay.
+    """The restored properties; all others stay.
+
+    The distribution belongs to the sort order, a resolved field's hint to its column, and the key is one of
+    several settings.
     """
     resolved = [
         key

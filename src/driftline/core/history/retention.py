@@ -20,7 +20,7 @@ from typing import Any
 from driftline.core.history.entries import BATCH, MOVED, OTHERS
 
 KEEP = 100  # snapshots of the main branch, by default
-# Each commit writes the metadata anew, and a table fed every minute would have 1,440 snapshots a day in it.
+# Each commit rewrites the metadata, and a table fed every minute would have 1,440 snapshots a day in it.
 SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
@@ -49,6 +49,7 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
         if name not in ("main", DELETES_BRANCH) and ref["type"] == "branch":
             needed |= _of_branch(metadata, ref, now)
     batches = ((child, s) for child, s in pairwise(branch) if BATCH in s.get("summary", {}))
+    # A snapshot goes only if the one after it took no file away either (see the module's docstring).
     spare = tuple(
         s["snapshot-id"]
         for child, s in chain(batches, pairwise(deletes))
@@ -85,8 +86,9 @@ def rolled_back(metadata: Mapping[str, Any], ids: Collection[int]) -> set[int]:
 
 
 def first_gap(branch: Sequence[Snapshot]) -> int:
-    """The index of the snapshot whose parent is gone though older ones are left; of the last one if there is
-    no gap.
+    """The index of the snapshot whose parent is gone though older ones are left.
+
+    It is that of the last one if there is no gap.
     """
     for place, (child, s) in enumerate(pairwise(branch)):
         if child.get("parent-snapshot-id") != s["snapshot-id"]:
@@ -132,6 +134,7 @@ def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot
     while snapshot_id is not None and snapshot_id in remaining:
         ancestors.append(remaining.pop(snapshot_id))
         parent = ancestors[-1].get("parent-snapshot-id")
+        # Over a gap that thinning left, the property tells which snapshot is next.
         snapshot_id = parent if parent in remaining else over.get(snapshot_id)
     return ancestors
 
@@ -169,6 +172,8 @@ def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> 
     most, staying = len(needed) + schemas, set()
     for s in branch[least:]:
         slot, schema = s["timestamp-ms"] // SLOT, s.get("schema-id")
+        # Each schema that stays is written with every commit: 129 MB of metadata in a table of 3,000 columns
+        # that changes with each batch, so their number has a bound.
         if s["timestamp-ms"] < now - SPAN or slot in slots or (schema not in needed and len(needed) >= most):
             continue
         slots.add(slot)

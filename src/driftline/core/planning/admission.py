@@ -16,7 +16,9 @@ from driftline.core.settings.table import Settings
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheck:
-    """Accepts a record if each of the ``schemas`` takes it under the policies without a change, and each of
+    """The check of single records against the table that a batch leads to.
+
+    A record is accepted if each of the ``schemas`` takes it under the policies without a change, and each of
     the ``rooms`` has room for its columns.
     """
 
@@ -28,6 +30,7 @@ class AdmissionCheck:
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """The reason a record of this shape is refused; None if it is accepted."""
         shape = without_excluded(shape, self.settings.contract)
+        # Limits count what a batch adds, record by record; they are asked of ``rooms`` below.
         policies = without_limits(self.settings)
         # A plan for one record is the judge, so there is one set of rules. Only batches with conflicts pay
         # for it.
@@ -35,6 +38,7 @@ class AdmissionCheck:
             planned = plan(schema, shape, policies, self.not_rewritten)
             if planned.conflicts:
                 return planned.conflicts[0]
+            # A record that needs a change does not fit the schema that the batch leads to.
             for change in planned.changes:
                 reason = change.reason
                 why = f"the table would need {type_name(change.type)} there: {reason.why}"

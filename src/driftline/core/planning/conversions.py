@@ -15,7 +15,7 @@ from driftline.core.settings.fields import EPOCH_DIGITS
 if TYPE_CHECKING:
     from driftline.core.planning.shape import Profile
 
-# T fits U, beside T itself.
+# The types that each type fits, itself aside.
 FITS: dict[str, tuple[str, ...]] = {
     "boolean": ("int", "long", "float", "double", "decimal", "string"),
     "int": ("long", "double", "decimal", "string"),
@@ -69,17 +69,20 @@ def fits(t: Primitive, u: Primitive) -> bool:
 
 
 def exact(t: Primitive, u: Primitive, profile: Profile, unit: str = "ms") -> bool:
-    """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the
-    epoch unit.
+    """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits.
+
+    ``unit``: the epoch unit.
     """
     if u.name not in ("long", "double") or t.name not in ("long", "date", "timestamp", "timestamp_ntz"):
         return True
     if t.name == "long":
         return u.name == "long" or not profile.wide
+    # An epoch of coarser units would cut the fraction of the second.
     if profile.fraction > EPOCH_DIGITS[unit]:
         return False
     if u.name == "long":
         return unit != "ns" or not profile.far
+    # Doubles count microseconds exactly up to the year 2255, and milliseconds for all years.
     return unit in ("s", "ms") or (unit == "us" and not profile.far)
 
 
@@ -96,8 +99,9 @@ def widens_in_place(t: Primitive, u: Primitive) -> bool:
 
 
 def join(types: Iterable[Primitive]) -> Primitive | None:
-    """The common denominator: the member that all fit, else the narrowest number type for numbers, else
-    string.
+    """The common denominator of types.
+
+    It is the member that all fit, else the narrowest number type for numbers, else string.
 
     >>> from driftline.core.schema.types import BOOLEAN, DATE, INT, TIMESTAMP
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]

@@ -69,6 +69,7 @@ _KINDS = tuple(f.name for f in fields(Findings))
 
 def gathered(findings: Iterable[Findings]) -> Findings:
     """Concatenate findings in order."""
+    # Most fields find nothing, and a wide table has tens of thousands of fields.
     parts = [part for part in findings if part is not NOTHING]
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
@@ -196,6 +197,7 @@ def in_order(
     shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
     for key, child in contract.fields.items():
         if child.hint is not None and not child.excluded:
+            # A declared field gets its column with the first batch, though no record has it yet.
             shapes.setdefault(key, FieldShape(Place(), absent=True, missing=True))
     return list(shapes.items())
 
@@ -224,6 +226,7 @@ def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> l
     names = Names.of(struct)
     columns: dict[int, Field] = {}
     evolved = []
+    # Names follow the keys, not the order of the data, so they do not depend on which record came first.
     for i, draft in sorted(enumerate(drafts), key=lambda item: item[1].key):
         name = safe(draft.key)
         if draft.natural and names.free(name):
@@ -409,6 +412,7 @@ def decide_field(target: Target, observed: FieldShape, contract: Contract, conte
         ),
         original=stub_of(decision.original) if decision.original and plain else None,
     )
+    # If the field exceeds a limit, the type that came last is the one without room (core/planning/limits.py).
     last = ((target.data_path, [*state.facets][-1]),) if state.facets else ()
     field_findings = Findings(changes, conflicts, new_maps=new_maps, last=last)
     columns = field.facets
@@ -479,6 +483,7 @@ def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
 
     new: dict[Facet, New] = {}
     for n in decision.new:
+        # Two types of one field may both become text, in one column.
         new.setdefault(column(n.facet), replace(n, facet=column(n.facet)))
     original = None if decision.original is None else column(decision.original)
     return replace(decision, new=tuple(new.values()), original=original)
@@ -490,6 +495,7 @@ def _refuse(
     """Remove refused values from the field, or send those without room to the rest, if it takes them."""
     if not decision.refused:
         return field, ()
+    # Only types without room may wait in the rest. What a policy refuses, it refuses with its record.
     to_rest = no_room if context.settings.beyond == "rest" and field.policy.keeps_all else frozenset()
     columns = [*field.facets, *(n.facet for n in decision.new)]
     conflicts = tuple(
@@ -575,6 +581,7 @@ def _with_map(
     assert isinstance(base, MapOf)
     columns = field.facets
     holding = [i for i, c in enumerate(columns) if c.base == base and c.dim >= dim]
+    # The values of all map columns of one kind are planned as one field, since each fills all that it fits.
     values = Target(
         tuple(value_of(field.types[i]) for i in holding),
         tuple((*inside(target.paths[i], field.types[i]), "value") for i in holding),

@@ -37,6 +37,8 @@ def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) ->
 
     ``last``: the type of each field that arrived last.
     """
+    # One limit at a time: what the first refuses leaves more room under the second, and the plan is made
+    # again.
     return _beyond_fields(plan, last, settings) or _beyond_columns(plan, last, settings)
 
 
@@ -48,6 +50,7 @@ def without_limits(settings: Settings) -> Settings:
 def schema_before(plan: Plan, place: Place) -> Schema:
     """The planned table with only the columns that records before this place need."""
     record = Place(place.source, place.line)
+    # Whether a record exceeds a limit depends on the records before it, not on the whole batch.
     late = {c.path for c in plan.changes if isinstance(c, AddColumn) and _place(c) >= record}
     struct = _without(plan.schema.struct, late, ())
     assert isinstance(struct, Struct)
@@ -150,6 +153,7 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
     room = limit - (leaf_columns(plan.schema.struct) - size)
     without: list[AddColumn] = []
     for column in sorted(added, key=_Order(plan.changes).of):
+        # A smaller column later on may still fit, so the walk goes on.
         if leaves(column.type) > room:
             without.append(column)
         else:

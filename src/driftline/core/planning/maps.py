@@ -77,6 +77,7 @@ _TABLE = tuple((look, re.compile(pattern, re.DOTALL)) for look, pattern in TABLE
 _LONG = 500  # characters: no name of a field is so long
 
 
+# Records of one source repeat their keys, and each look tries eighteen patterns.
 @lru_cache(65_536)
 def look(key: str) -> KeyForm:
     """Classify a key by its look.
@@ -204,15 +205,14 @@ def _all_data(looks: Mapping[str, KeyForm], data: Sequence[str]) -> bool:
     if not data or any(kind is KeyForm.word for kind in looks.values()):
         return False
     kinds = [looks[key] for key in data]
+    # Names of columns such as Q1 and Q2 look like codes too, so a few of them prove nothing.
     if all(kind is KeyForm.code for kind in kinds):
         return len(data) >= _CODES
     return len(data) >= 2 or KeyForm.sure in kinds
 
 
 def _one_kind(entries: Iterable[ObjectEntry]) -> bool:
-    """True if all values present are records, or lists of records, or scalars of one kind at one
-    dimension.
-    """
+    """True if all values are records, or lists of records, or scalars of one kind at one dimension."""
     kinds = {kind for entry in entries for kind in entry.kinds}
     return len(kinds) == 1
 
@@ -221,6 +221,7 @@ def _alike(entries: Mapping[str, ObjectEntry]) -> bool:
     """M2: a struct would need ten times the columns, or keys contain what field names rarely do."""
     counted = sum(len(entry.fields) for entry in entries.values())
     different = len(frozenset().union(*(entry.fields for entry in entries.values())))
+    # Records count by the columns that a struct would need; scalars have one each, so only the keys tell.
     if different:
         return counted >= _TIMES * different
     scalars = all(kind != "record" for entry in entries.values() for kind, _ in entry.kinds)
@@ -273,8 +274,11 @@ class FixedKeys(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A field's ``shape`` with its objects as maps or structs. ``verdict``: the reason for a new map;
-    ``fixed_keys``: keys that get no more columns in the field's structs; ``apart``: the map has no words.
+    """A field's shape with its objects as maps or structs.
+
+    Attributes:
+        verdict: the reason for a new map.
+        fixed_keys: keys that get no more columns in the field's structs.
     """
 
     shape: FieldShape
@@ -289,12 +293,13 @@ class Objects:
 def objects_of(
     shape: FieldShape, types: Sequence[Type], contract: Contract, policy: Policy, mark: str
 ) -> Objects:
-    """Decide what the objects of a field with columns of these ``types`` are. ``mark``: the prefix
-    of docs.
+    """Decide if the objects of a field with columns of these ``types`` are maps or structs.
+
+    ``mark``: the prefix of docs.
     """
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
-    # Typed values that waited beside objects are declared as maps, which a column of theirs
+    # Typed values that waited next to objects are declared as maps, which a column of theirs
     # will be; a VARIANT column takes both as they are.
     # The objects are a map at once, so that the columns do not depend on which batch came first.
     typed_map = any(f.base == MAP and profile.typed for f, profile in shape.facets.items())
@@ -344,8 +349,9 @@ def _split(
 
 
 def folded(shape: RecordShape) -> RecordShape:
-    """Fold each object of a shape into its map, apart from its words, where a part of the batch has dropped
-    its keys.
+    """Fold objects into maps where a part of the batch has dropped their keys.
+
+    Their words stay structs.
     """
     return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
 
@@ -424,6 +430,7 @@ def _verdict(
     """Return the reason that the objects become a map without a setting, if they do."""
     # A hint for a field inside says that the keys are names.
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
+    # A map takes every value; a policy that refuses some needs columns to refuse them by.
     if decided or contract.needed or not policy.keeps_all:
         return None
     entries = entries_of(profile.record for profile in records if profile.record is not None)
@@ -490,9 +497,7 @@ def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> 
 def _fitting_record(
     dim: int, record: RecordShape, types: Sequence[Type], mark: str, unit: str
 ) -> RecordShape | None:
-    """The part of the records inside ``dim`` lists that the structs among the types, or else the
-    maps, take.
-    """
+    """The part of records inside ``dim`` lists that the structs among the types take, or else the maps."""
     facets = [facet_of(type_) for type_ in types]
     if any(c.base == RECORD and c.dim >= dim for c in facets):
         return _within(record, _together(_structs(types)), mark, unit)

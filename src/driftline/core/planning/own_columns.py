@@ -20,6 +20,7 @@ SOURCE_KIND = "source"
 
 def own_column(struct: Struct, kind: str) -> Field | None:
     """The table's column of this kind, whatever its name is now."""
+    # By its doc: a person may have renamed the column, and a field of the data may bear its name.
     doc = METADATA + kind
     return next((f for f in struct.fields if (f.doc or "").partition("\n")[0] == doc), None)
 
@@ -105,6 +106,7 @@ def steps(text: str) -> tuple[str | int, ...]:
     position = 0
     while position < len(text):
         match = _STEP.match(text, position)
+        # A point stands between keys, neither before the first nor before an index.
         if match is None or ((match[0].startswith(".") is not bool(out)) and match[1] is None):
             raise ValueError(f"{text!r} is not a path of the rest")
         place, quoted, plain = match.groups()

@@ -22,7 +22,7 @@ def check_declared(table: str, route: RecordRoute, contract: Contract, path: Pat
     """
     for of_field in route.fields:
         child, field_path = contract.of(of_field.key), (*path, of_field.key)
-        # The column would stay null for good, with all values beside it.
+        # The column would stay null for good, and all values would go to another one.
         if child.hint is not None and (sample := _beside(of_field, child.hint)):
             types = " and ".join(facet.spelled() for facet in of_field.shape.facets)
             raise DataError(
@@ -189,7 +189,7 @@ class Conflict:
 
     @property
     def refuses(self) -> tuple[Path, Facet | None]:
-        """The path and the type of the refused values, by which records are told apart."""
+        """The path and the type of the refused values, by which records are distinguished."""
         return self.path, self.facet
 
     @property
@@ -318,6 +318,7 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Face
     """Compare two columns. ``facets``: the field's observed types."""
     if (column.type, column.unit) != (guess.type, guess.unit):
         return False
+    # A guess may take more types than came; only for those that came do both have to agree.
     if frozenset(column.takes) != facets.intersection(guess.takes):
         return False
     record, value = column.record, column.value

@@ -88,10 +88,12 @@ def plan(
     """
     settings = settings or Settings()
     refused: Exceeding = {}
+    # Each round refuses at least one type more, so it ends; columns that go leave room for others.
     while True:
         planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
         exceeding = beyond_limits(planned, last, settings)
         if exceeding.keys() <= refused.keys():
+            # driftline's own columns come last: limits do not count them, and no policy refuses them.
             planned = with_own(planned, [REST]) if planned.route.has_rest else planned
             if settings.metadata and shape.fields:
                 planned = with_own(planned, [source_column(settings.metadata)])
@@ -143,6 +145,7 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
 
     These columns become optional.
     """
+    # Iceberg can replace a field of a struct, but neither the element of a list nor the value of a map.
     planned = Schema(after)
     rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
     for change in changes:
@@ -238,6 +241,7 @@ def _relaxed(
     if not column.required or _has_value(column, filled):
         return column, NOTHING
     place = filled.field.shape.place if filled else Place()
+    # Iceberg refuses an optional identifier field, and one inside an optional struct.
     if any(f.id in identifiers for _, f in Schema(Struct((column,))).walk()):
         why = "an identifier field has no value"
     else:
@@ -367,6 +371,7 @@ def _added(
     """Return the new columns that hold something, in the order of their values in the data."""
     dropped = frozenset[str]().union(*(field.dropped for field in routed))
     added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
+    # New columns stand in the order in which their first values came, whatever order made their names.
     return sorted(added, key=lambda item: item[1].reason.place or Place())
 
 
@@ -451,6 +456,7 @@ def _without_values(
     context: Context,
 ) -> tuple[dict[str, Field], Findings]:
     """Make columns optional if some record has no value for them, or refuse such records."""
+    # Nothing is required of a struct that this batch makes, nor of an empty batch.
     if scope.is_new or not (scope.schema_path or shape.fields):
         return {}, NOTHING
     filled = {

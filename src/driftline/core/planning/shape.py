@@ -128,6 +128,7 @@ class Profile:
 
     def merge(self, other: Profile) -> Profile:
         """The annotations of both, with the first place and its sample."""
+        # A minimum by the place and then the sample, so that merging in any order gives the same.
         first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
         return Profile(
             first.place,
@@ -208,6 +209,7 @@ class FieldShape:
             self.empty_record or other.empty_record,
             self.missing or other.missing,
             self.absent and other.absent,
+            # Sources that disagree leave some comment or none, but the same one in any order of merging.
             min(self.comment, other.comment),
         )
         for facet, profile in other.facets.items():
@@ -233,9 +235,7 @@ class RecordShape:
         return max((len(self.fields), *(shape.most_keys for shape in self.fields.values())))
 
     def kept(self, *, empty_names: bool) -> dict[str, FieldShape]:
-        """The fields of a struct whose values are kept: those of the empty key only with ``empty_names``
-        (2.5).
-        """
+        """The fields of a struct whose values are kept; the empty key only with ``empty_names`` (2.5)."""
         if empty_names or "" not in self.fields:
             return self.fields
         typed = any(profile.typed for profile in self.fields[""].facets.values())
@@ -254,6 +254,7 @@ class RecordShape:
 
     def merge(self, other: RecordShape) -> RecordShape:
         """Merge two records. A key that only one of them has is missing in records of the other."""
+        # An empty shape is a part without records, and lacks no key.
         if not self.fields or not other.fields:
             return RecordShape(self.fields | other.fields)
         out = {

@@ -74,8 +74,10 @@ class DatePattern:
 
     @classmethod
     def of(cls, text: str, type_: Primitive) -> DatePattern:
-        """Read a pattern for texts of ``type_``. Raises ValueError for one that cannot be, or may be read in
-        two ways.
+        """Read a pattern for texts of ``type_``.
+
+        Raises:
+            ValueError: there is no such pattern, or texts of it could be read in two ways.
         """
         pattern = cls(type_, text, tuple(_steps(text)))
         for fault in (_unknown(pattern), _incomplete(pattern), _ambiguous(pattern)):
@@ -93,8 +95,9 @@ class DatePattern:
         return next((part for part in self.parts if part[0] in letters), "")
 
     def regex(self, *, named: bool = False) -> str:
-        """A regular expression of a whole text, with a group for each part; ``named``: by its first letter.
-        Python, Java and RE2 take it.
+        """A regular expression of a whole text, for Python, Java and RE2, with a group for each part.
+
+        ``named``: groups are named by the first letter of their part.
         """
         return "".join(
             re.escape(step[1:])
@@ -108,8 +111,10 @@ class DatePattern:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A type that a person declares for a field. ``pattern``: that of its texts, if they are dates or
-    timestamps that are written otherwise than ISO 8601 says.
+    """A type that a person declares for a field.
+
+    Attributes:
+        pattern: the pattern of its texts, if they are dates or timestamps in another form than ISO 8601.
     """
 
     type: Type
@@ -196,6 +201,7 @@ def _wrong_clock(clock: Sequence[str]) -> str:
 
 def _ambiguous(pattern: DatePattern) -> str:
     for step, following in pairwise(pattern.steps):
+        # "111" by `dM` would be 1 November or 11 January.
         is_varying = step in _VARYING and _begins_with_digit(following)
         if is_varying or (following in _VARYING and _ends_with_digit(step)):
             return f"is ambiguous: {step.lstrip(chr(39))} and {following.lstrip(chr(39))} stand side by side, and one has one digit or two"

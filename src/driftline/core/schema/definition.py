@@ -214,6 +214,7 @@ def known_by(properties: Mapping[str, str]) -> RowsKnownBy:
     if not key:
         return RowsKnownBy("", order, "", "", "")
     by_position = ".".join(POSITION) if envelope else ""
+    # An envelope orders by its own position, unless a person names another field.
     order = "" if order == ARRIVAL else order or by_position
     return RowsKnownBy(key, order, deletes or HARD, merge or REPLACE, envelope)
 
@@ -257,6 +258,7 @@ class Definition:
         partition = {
             f.source: Use(f"the partition field {f.name} is made of it", f"DROP PARTITION FIELD {f.name}")
             for f in self.partition
+            # A void field is a partition field that v1 tables cannot remove: it uses nothing.
             if f.transform.name != "void"
         }
         return identifiers | sort | partition

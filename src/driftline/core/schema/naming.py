@@ -160,9 +160,11 @@ def caseless(name: str) -> str:
 
 @cache
 def _caseless(character: str) -> str:
-    """Unicode's own mapping of one character to one: if `upper` gives several, there is none, or the title
-    case.
+    """Map one character to the one that Unicode pairs with it.
+
+    If `upper` gives several characters, there is none, or the title case.
     """
+    # Java maps one char to one; Python gives "SS" for "ß", which Java leaves alone.
     upper = next((c for c in (character.upper(), character.title()) if len(c) == 1), character)
     return upper.lower()[0]
 
@@ -173,6 +175,7 @@ def safe(key: str) -> str:
     >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
     ('a_b', '_file_', 'plain name', '_')
     """
+    # Spark takes a dot for a path, and a backtick ends a quoted name.
     name = "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
     name = name.strip() or "_"
     if caseless(name) in METADATA_NAMES:
@@ -201,6 +204,7 @@ def unsafe(key: str) -> str | None:
 def _joined(name: str, suffix: str) -> str:
     """Append ``suffix`` to ``name``, shortening the name if both together have too many bytes."""
     room = MAX_NAME_BYTES - len(suffix.encode())
+    # The name is cut, never the suffix: it tells the siblings of a field from each other.
     return name.encode()[:room].decode(errors="ignore") + suffix
 
 

@@ -92,8 +92,9 @@ def type_name(type_: Type) -> str:
 
 
 def type_text(type_: Type) -> str:
-    """A type as text that `type_of` reads back, whatever its fields are called: nested types as Iceberg's
-    JSON.
+    """A type as text that `type_of` reads back, whatever the names of its fields.
+
+    Nested types are written as Iceberg's JSON.
 
     >>> from driftline.core.schema.types import LONG
     >>> type_text(LONG), type_of(type_text(Struct((Field("a b", LONG),)))) == Struct((Field("a b", LONG),))

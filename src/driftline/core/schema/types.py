@@ -186,6 +186,7 @@ def remembered(function: Callable[[Struct], _Answer]) -> Callable[[Struct], _Ans
     def answer(struct: Struct) -> _Answer:
         """Answer for the struct, from memory if possible."""
         known = answers.get(id(struct))
+        # The struct is kept with its answer: an id is given again once its object is gone.
         if known is None or known[0] is not struct:
             if len(answers) >= _REMEMBERED:
                 answers.clear()
@@ -358,8 +359,12 @@ def dotted(path: Path) -> str:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The place where something first appeared: a file or topic, a line or offset, a position in the
-    record.
+    """The place where something first appeared.
+
+    Attributes:
+        source: a file or a topic.
+        line: a line or an offset.
+        position: a position in the record.
     """
 
     source: str = ""

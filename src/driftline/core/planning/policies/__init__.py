@@ -18,8 +18,9 @@ POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _ALL}
 
 
 def policy_of(name: str, *, new_struct: bool = False) -> Policy:
-    """The policy of this name. In a struct that is itself new, ``strict`` accepts the fields of its first
-    batch.
+    """The policy of this name.
+
+    In a struct that is itself new, ``strict`` accepts the fields of its first batch.
     """
     policy = POLICIES[name]
     return policy if policy.makes_columns or not new_struct else _WHERE_ALL_IS_NEW

@@ -86,6 +86,7 @@ class ByKind:
     def _kinds(self, field: FieldState) -> list[str]:
         """The kinds that the field has columns for, or gets them."""
         facets = (*field.columns, *field.facets)
+        # The table's columns come first: the order that it has decides, and in a new table the first value.
         kinds = list(dict.fromkeys(kind for f in facets if (kind := self._kind_of(f)) is not None))
         return kinds[:1] if self.one else kinds
 
@@ -100,6 +101,7 @@ class ByKind:
                 facet: profile for facet, profile in field.facets.items() if self._kind_of(facet) == kind
             },
         )
+        # Of numbers one column may hold another's values exactly, so the usual rules choose the columns.
         if kind == "number":
             return places, preserve.decide(part)
         return places, Decision([None] * len(places), tuple(self._missing(part)))

@@ -60,8 +60,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The columns of a field. ``columns``: a `Retyped` for each existing one, None where it stays;
-    ``original``: the new one that takes the field's own name.
+    """The columns of a field.
+
+    Attributes:
+        columns: a `Retyped` for each existing one, None where it stays.
+        original: the new one that takes the field's own name.
     """
 
     columns: Sequence[Retyped | None]

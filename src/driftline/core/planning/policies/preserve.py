@@ -78,6 +78,7 @@ def accepts(column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
     """True if the column takes every value of the facet exactly."""
     if column.base == VARIANT:
         return takes(column, facet) and not _beyond_numbers(facet, profile)
+    # A long that is routed to a timestamp column is not kept there as a number (seed rule 10).
     return takes(column, facet, routing=False) and (
         not isinstance(facet.base, Primitive)
         or not isinstance(column.base, Primitive)
@@ -86,8 +87,9 @@ def accepts(column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
 
 
 def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
-    """True if values of the facet are routed to the column (seed rule 8): its type, at its dimension or a
-    larger one.
+    """True if values of the facet are routed to the column (seed rule 8).
+
+    The column has their type, at their dimension or a larger one.
     """
     if column.base == VARIANT:
         return not column.dim or facet.dim <= column.dim
@@ -101,11 +103,11 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
 
 
 def routes(column: Facet, facet: Facet, profile: Profile) -> bool:
-    """True if values of the facet are sent to the column: where `takes` says so, and JSON's numbers to each
-    column of a narrow number type, which takes those that are exact in it.
+    """True if values of the facet are sent to the column.
 
-    A sibling of the column takes them all, and JSON has one kind of number: whether the sibling was there
-    before the batch must not decide what the column gets.
+    They are where `takes` says so. Numbers of JSON also go to each column of a narrow number type, which
+    takes those that are exact in it. A sibling of the column takes them all, and JSON has one kind of number:
+    whether the sibling was there before the batch must not decide what the column gets.
     """
     if takes(column, facet):
         return True
@@ -128,9 +130,7 @@ def _beyond_numbers(facet: Facet, profile: Profile) -> bool:
 
 
 def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
-    """The widest facet of the column's own family, to which the column is widened in place, if it is
-    wider.
-    """
+    """The widest facet of the column's own family that it can become in place; None if none is wider."""
     widest = column
     for facet in facets:
         narrow, wide = widest.base, facet.base
@@ -163,7 +163,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
-    # Text of values that the type could not hold is beside that type.
+    # Values that the type could not hold have text in a column next to it.
     # The declared type keeps the name whichever came first, against rule 4: what people declared is what they
     # look for.
     plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
@@ -216,8 +216,9 @@ def original(columns: Sequence[Facet]) -> Facet:
 
 
 def dates_normalised(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Profile]:
-    """Count dates and timestamps as strings, unless the field has such a column or all its strings are dates
-    (2.2).
+    """Count dates and timestamps as strings if the field has other strings (2.2).
+
+    They stay dates if the field has a column of dates.
     """
     has_dates = any(c.base in DATELIKE for c in columns)
     if has_dates or not any(f.base == STRING for f in facets):

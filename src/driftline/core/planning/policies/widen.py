@@ -51,9 +51,7 @@ class Widen:
         return accepts(column, facet, profile)
 
     def keeps_required(self, *, absent: bool) -> str:
-        """The reason to refuse records without a value if all lack the key; else the column becomes
-        optional.
-        """
+        """The reason to refuse records if all lack the key; otherwise the column becomes optional."""
         return "a required column that no record of the batch has" if absent else ""
 
 
@@ -76,7 +74,7 @@ def accepts(column: Facet, facet: Facet, profile: Profile) -> bool:
 def decide(field: FieldState) -> Decision:
     """Decide the columns of a field.
 
-    Pinned columns never change. A cell may need the column to be written anew, where that is allowed. At
+    Pinned columns never change. A cell may need a rewrite of the column, where that is allowed. At
     first sight the facet that comes first is the column's.
     """
     # Later types of the same batch are judged as those of a later batch, so the size of batches decides
@@ -103,6 +101,7 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
             refused[facet] = Refusal(facet, why)
         else:
             before = changed[i]
+            # One step of a batch that needs a rewrite makes the whole change one.
             written = (before is not None and before.rewrite) or not _in_place(now[i], wider)
             why = f"{facet.spelled()} into {now[i].spelled()} gives {wider.spelled()}"
             now[i], changed[i] = wider, Retyped(wider, why, profile, written)
