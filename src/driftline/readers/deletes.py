@@ -80,6 +80,7 @@ class DeleteFilter:
                     continue
             # The condition is asked of the record as it came: in a column that became text, 1 and "1" are
             # one.
+            # The decoder reads only what the condition asks for, so the line may still be no record.
             if deletes(record) and reason(line) is None:
                 flags[place] = True
                 # Without its other fields, a record that deletes cannot drift the table.
@@ -166,8 +167,9 @@ def flagged(rows: pa.RecordBatch, deletes: pa.Array | None) -> pa.RecordBatch:
 
 
 def _required(expected: ExpectedField) -> Fields:
-    """The fields that each record must have: rows are known or ordered by them, or their columns are
-    required.
+    """The fields that each record must have.
+
+    Rows are known or ordered by them, or their columns are required.
     """
     return {key: _required(field) for key, field in expected.fields.items() if field.required}
 

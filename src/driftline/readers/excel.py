@@ -83,6 +83,7 @@ def sheet_texts(
     names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
     if advice and notes is not None:
         notes.append(advice)
+    # In a column of moments a bare date is midnight: else the column would have two types.
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
     # Blank lines count, so the numbers are those of the sheet.
     texts = [b""] * (top + first + begins)

@@ -161,6 +161,7 @@ def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     shares: list[list[int]] = [[] for _ in range(tasks)]
     begin = 0
     for number, size in enumerate(sizes):
+        # Doubled, to stay in integers: a part goes where its middle falls among equal shares of all bytes.
         middle = 2 * begin + size
         shares[min(middle * tasks // total, tasks - 1)].append(number)
         begin += size

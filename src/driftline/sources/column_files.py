@@ -67,6 +67,7 @@ class ColumnFiles(Source):
         if settings.row_key is not None:  # a later file counts, whichever reader has it
             places = {file: place for place, file in enumerate(self.files)}
             paths = [reader.paths for reader in readers]
+            # Readers group files by their columns, so their order is not that of the files.
             parts.sort(key=lambda part: places.get(paths[part.reader][part.part], 0))
             if settings.row_key.envelope and self.messages is not None:
                 return MessageScan(request, terms, self.spark, readers, parts, self.messages)
@@ -114,8 +115,10 @@ class ColumnScan(_PartScan):
 
         Returns None if there are too many readers, or required columns.
         """
+        # Declared types say nothing about nulls, and a required column depends on them.
         if has_required(self.schema) or len(self.readers) > _HEADS:
             return None
+        # A guess observes as a task does, but in this process, over the first batch of each reader.
         heads = OpenParts(PartReader(self.readers, self.parts, (), self.terms), ())
         for number, reader in enumerate(self.readers):
             first = next(reader.rows(0), None) if reader.sizes else None

@@ -54,6 +54,7 @@ def expand(
         )
     by_identity: dict[str, str] = {}
     for path in (path for source in sources for path in _files(source, fmt, lake)):
+        # By the real path: a link and its file, or two spellings of one name, are one file.
         by_identity.setdefault(_identity(path), path)
     files = list(by_identity.values())
     formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
@@ -154,6 +155,7 @@ def stamps(files: Iterable[str]) -> dict[str, Stamp]:
 
 
 def _stamp(file: str) -> Stamp | None:
+    # A file that is gone by now has no version; who needs it reports so.
     with suppress(OSError, DataError):
         return Stamp(*version(file))
     return None

@@ -92,6 +92,7 @@ class TypedFrames(Source):
 
     def at_fault(self) -> str | None:
         """The first file that Spark cannot read, and its first such column, by reading each alone."""
+        # Spark's own error may not name the file; each is read once more, alone, only after such an error.
         for label, frame in self.frames if self.files else ():
             if not _is_readable(frame, self.conf):
                 columns = [(name, frame.select(f"`{name.replace('`', '``')}`")) for name in frame.columns]
@@ -156,6 +157,7 @@ class FrameScan(BatchScan):
         """
         if has_required(self.schema):
             return None
+        # One record, as a guess without records counts as none (`BatchScan.guess`).
         declared = replace(self._merged([], converted=False).observation, tally=Tally(records=1))
         covered = last is not None and last.shape.covers(declared.shape)
         return Observed(self, last if last is not None and covered else declared)
@@ -207,6 +209,7 @@ class OpenFrame(OpenRows):
         for batch in self._batches:
             for file, rows_of_file in _by_file(batch):
                 rows, struct = _rows(rows_of_file, reader.names, file)
+                # One observer for all files of the frame: they share its schema.
                 self._observer = self._observer or RowsObserver(struct, reader.label, reader.terms)
                 yield ColumnGroup(self._observer, [rows])
 
@@ -236,6 +239,7 @@ def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, fie
     own = F.col(f"`{field.name.replace('`', '``')}`")
     # In SQL, as Spark 3.5 has it there alone.
     value = F.expr(f"try_cast({literal(said)} as {frame.schema[field.name].dataType.simpleString()})")
+    # A path may tell less than the column, as a day does of its timestamps.
     agrees = own.isNull() | own.eqNullSafe(value) | own.cast("string").startswith(said)
     message = F.concat(
         F.lit(f"{file}: {field.name} is "), own.cast("string"), F.lit(f" in a row, and {said} in the path")

@@ -96,6 +96,7 @@ def as_record(item: Any) -> Mapping[Any, Any] | None:
     """
     if isinstance(item, Mapping):
         return item
+    # A class has the methods and fields of its instances, and is no record.
     if isinstance(item, type):
         return None
     if is_dataclass(item):
@@ -156,6 +157,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
             hint="pass paths, a DataFrame, an Arrow table, a dict, or a list or iterator of dicts",
         )
     items = iter(data)
+    # An iterator yields its items once, so the first one is put back in front of the others.
     first = list(islice(items, 1))
     if first and isinstance(first[0], (str, os.PathLike)):
         return [_path(path) for path in chain(first, items)], None

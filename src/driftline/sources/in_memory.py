@@ -104,6 +104,7 @@ def columns_of(values: Values, path: Path) -> list[TypedValues]:
     kinds = {_kind(cls, path) for cls in classes} - {None}
     if not kinds:
         return [TypedValues(VOID, pa.nulls(len(values)))]
+    # Of these three the value, not the class alone, decides the type.
     if len(kinds) == 1 and not kinds & {"long", "moment", "duration"}:
         return _of_kind(values, str(kinds.pop()), path)
     return _merged(_of_kinds(values, [_exact_kind(value, path) for value in values], path))
@@ -121,6 +122,7 @@ def _of_numpy(value: Any) -> Any:
         return None
     if np.datetime_data(value.dtype)[0] in _FINER:
         value = value.astype(f"{value.dtype.kind}8[ns]")
+        # Python has microseconds only; what is finer stays numpy's, so that no digit goes.
         micros = value.astype(f"{value.dtype.kind}8[us]")
         value = micros if micros == value else value
     plain = value.item()
@@ -204,8 +206,9 @@ def _records(values: Values, path: Path) -> TypedValues:
 
 
 def _lists(values: Values, path: Path) -> list[TypedValues]:
-    """The columns of lists: each list has all positions in each column, null where the value is in another
-    one.
+    """The columns of lists, one for each type of their elements.
+
+    Each list has all positions in each column, null where the value is in another one.
     """
     sizes = [0 if value is None else len(value) for value in values]
     items = [item for value in values if value is not None for item in value]
@@ -263,6 +266,8 @@ class InMemoryReader:
     def add(self, rows: Rows, writer: pa.RecordBatchWriter) -> None:
         """Write another batch."""
         if rows.rejects:
+            # Bytes that are no text have no place in a batch of the readers' types, so they have a file of
+            # their own.
             faulty = [pa.array([getattr(r, f.name) for r in rows.rejects], f.type) for f in _WAITING]
             with pa.ipc.new_file(self._refused(len(self.sizes)), _WAITING) as file:
                 file.write_batch(pa.RecordBatch.from_arrays(faulty, schema=_WAITING))
@@ -312,6 +317,7 @@ def written_as_text(
                 # The whole call becomes typed rows, since whether a field's texts are dates is asked of all
                 # of them together.
                 except (_NotJson, UnicodeEncodeError):
+                    # The iterator has given these records already, so they are read back from the file.
                     others = chain(_records_of(path), [record], records)
                     break
                 file.write(line + b"\n")
@@ -335,6 +341,7 @@ def _plain(value: Any) -> Any:
     if cls is str or cls is bool or value is None:
         return value
     if cls is int:
+        # msgspec writes integers of 64 bits at most, and decimals of any size as numbers.
         return value if -_LONG <= value < _LONG else Decimal(value)
     if cls is float and isfinite(value):
         return value
@@ -391,6 +398,7 @@ def _of_arrow(data: Any) -> Batches:
     for batch in reader:
         for start in range(0, batch.num_rows, _ROWS):
             yield declared.struct, read_checked(declared, batch.slice(start, _ROWS).columns, "")
+    # An empty batch at the end, so that a table without rows still brings its columns.
     yield declared.struct, Rows(declared.read([pa.nulls(0, f.type) for f in reader.schema]), "")
 
 

@@ -60,6 +60,7 @@ class JsonFiles(Source):
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
         """Cut the files into splits, unless they were cut so ``before``."""
         request = self.request(schema, settings)
+        # The splits know their first line numbers once they were observed, so they are used again.
         if isinstance(before, JsonScan) and before.is_cut_for(request):
             splits = before.splits
         else:
@@ -111,6 +112,7 @@ class JsonScan(BatchScan):
         splits = self.splits
         if conversion is not None:
             last = set({split.path: i for i, split in enumerate(splits)}.values())
+            # A file that has grown since it was cut is read to its end, so that no added line goes unseen.
             splits = [split.to_end() if i in last else split for i, split in enumerate(splits)]
         return self._dealt(splits, lambda shares: SplitReader(shares, self.terms, conversion))
 
@@ -154,6 +156,7 @@ class JsonScan(BatchScan):
 
     def _merged(self, parts: Sequence[Sequence[ObservedSplits]], *, converted: bool) -> Observed:
         """One observation of all parts, in each of which lines count from 1."""
+        # Tasks end in any order; the columns follow the order of the files.
         in_order = sorted(chain.from_iterable(parts), key=lambda part: part.first)
         counts = {number: count for part in in_order for number, count in part.lines.items()}
         splits, line = [], 1
@@ -173,8 +176,9 @@ class JsonScan(BatchScan):
         return [split.line - 1 for split in self.splits]
 
     def _notes(self, observation: Observation) -> Sequence[str]:
-        """Sheets whose header looks like data, files with text that is not UTF-8, and documents that may have
-        their records in a list.
+        """Notes on sheets whose header looks like data, on text that is not UTF-8, and on documents.
+
+        A document may have its records in a list.
         """
         not_utf8 = [bad.place.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)]
         return [
@@ -188,9 +192,7 @@ class JsonScan(BatchScan):
         ]
 
     def _records_inside(self, observation: Observation) -> Iterator[str]:
-        """The flag that takes records out of documents, where each file is one object with one list of
-        objects.
-        """
+        """The flag that takes records out of documents that are an object with one list of objects each."""
         one_each = observation.tally.records == len(self.splits) and not observation.tally.malformed
         are_documents = all(split.document or split.path.endswith(".json") for split in self.splits)
         if self.settings.records or not one_each or not are_documents:
@@ -219,6 +221,8 @@ class JsonScan(BatchScan):
                 for lines in texts:
                     task.observe([Run(lines, head.path, line, _reject)])
                     line += len(lines)
+            # Only lines whose numbers are known: first places are minima, and a wrong one would hide what
+            # stands before.
             if heads is beginning:
                 first = copied(observer.result().shape)
         return Observed(replace(self, first=first), observer.result())
@@ -245,8 +249,9 @@ def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
 
 
 def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:
-    """The first lines of the splits, of so many bytes: of the first split, and of those behind it that begin
-    their files.
+    """The first lines of the splits, of about so many bytes.
+
+    They are those of the first split, and of the splits after it that begin their files.
     """
     for number, split in enumerate(splits):
         if size <= 0 or (number and split.start):

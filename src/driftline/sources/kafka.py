@@ -145,12 +145,14 @@ class _Values:
             return _ReadValues(values, [None] * len(values), offsets, without_keys(texts), self.schemas)
         keys = batch.column("key").to_pylist()
         if self.schemas:
+            # Keys need no schema, though the values have one each.
             keys = [_payload(key) or key for key in keys]
         return _ReadValues(values, keys, offsets, with_keys(texts, keys, nulls=self.nulls), self.schemas)
 
     def _read_wire(self, wire: Wire, batch: pa.RecordBatch) -> _ReadValues:
-        """The texts of typed values, with keys that are typed or as they are; the bytes of those that are
-        none.
+        """The texts of typed values, with their keys.
+
+        Keys are typed, or as they came; a value or key that is neither keeps its bytes.
         """
         values, wrong = texts_of(wire, batch, batch.column(0))
         keys, wrong_keys = key_texts_of(wire, batch)
@@ -209,14 +211,16 @@ class _ReadValues:
     schemas: bool
 
     def reject(self, start: int, run: Origin, at: int, why: Why) -> Reject:
-        """The reject of a value in the run that begins at ``start``: of a framed one the text, which a replay
-        reads, or, where that is no record, all bytes.
+        """The reject of a value in the run that begins at ``start``.
+
+        Of a framed value it has the text, which a replay reads; all bytes where that is no record.
         """
         place = start + at
         raw = text = self.values[place]
         origin = run._replace(offset=self.offsets[place], key=self.keys[place])
         if self.schemas and raw is not None:
             try:
+                # A replay reads `raw` as a record, so the id in front of the text goes.
                 text = framed(raw)[1]
                 msgspec.json.decode(text, type=dict[str, msgspec.Raw])
                 raw = text
@@ -228,13 +232,16 @@ class _ReadValues:
 
 
 def _runs(topics: pa.Array, partitions: pa.Array, offsets: pa.Array) -> Iterator[tuple[int, int]]:
-    """The rows that are of one partition and in its order. Offsets may have gaps: records that a newer one of
-    their key replaced, that a transaction left, or that only mark its end.
+    """Yield the begins and ends of runs: rows of one partition, in its order.
+
+    Offsets may have gaps: records that a newer one of their key replaced, that a transaction left, or that
+    only mark its end.
     """
     if not len(offsets):
         return
     names = topics.dictionary_encode().indices
     same = [np.diff(column.to_numpy()) == 0 for column in (names, partitions)]
+    # The observer takes line numbers in rising order only, within one source.
     goes_on = same[0] & same[1] & (np.diff(offsets.to_numpy()) > 0)
     begins = (np.flatnonzero(~goes_on) + 1).tolist()
     yield from pairwise([0, *begins, len(offsets)])

@@ -86,6 +86,7 @@ class KafkaValues:
         if self._deletes is None:
             self.tombstones += values.null_count
         rejects = [Reject(origin_of(batch, row), values[row].as_py(), why) for row, why in wrong.items()]
+        # Counted under a kind without columns, as nobody knows what they were to be.
         if rejects:
             self.observer(_UNREADABLE, Struct(())).refused(rejects)
         return alike, rejects
@@ -235,6 +236,7 @@ class OpenValues:
             observer = self._values.observer(alike.key, alike.struct)
             fed = observer.feed(alike.rows)
             refused = observer.rejects(fed.rows, everything)
+            # The value of such a message was null, and stays so in quarantine.
             rejects += (reject._replace(raw=None) for reject in refused) if alike.key.null else refused
             accepted.append((alike, fed))
         return AcceptedValues(group.batch, accepted), reject_batch(rejects) if rejects else None
@@ -243,6 +245,7 @@ class OpenValues:
         """Make rows of the records, with their metadata; of changes by key in the order of their offsets."""
         converted = self._converted(accepted)
         if self._terms.settings.row_key is not None:
+            # Records are read kind by kind, but the later change of a row has to come later.
             converted = in_order(list(converted))
         return (rows for rows, _ in converted)
 

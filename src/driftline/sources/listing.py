@@ -77,10 +77,12 @@ def listing(source: str) -> Listing:
         info = system.get_file_info(path)
     if info.type == FileType.File and not source.endswith("/"):
         return Listing(iter([_listed(Uri(source), info)]))
+    # Names in stores may hold `*` and `?`: what is there by the whole name is no glob.
     if info.type == FileType.NotFound and has_magic(source):
         base, steps = _of_glob(source)
         return Listing(_objects_below(base, partial(_fits, steps), deep=len(steps) > 1 or "**" in steps))
     is_folder = info.type != FileType.NotFound
+    # Nothing there, and no bucket either: the second is a mistake of another kind.
     if not is_folder and not _has_root(system, path):
         if path.startswith("/"):
             raise SetupError(f"{source}: HDFS does not respond", "check the network, the host and the port")
@@ -152,6 +154,7 @@ def _objects_below(base: str, fits: Callable[[Sequence[str]], bool], *, deep: bo
 
 
 def _listed(path: Uri, info: FileInfo) -> Listed:
+    # Stores tell the time of a file by the second in one request and finer in another.
     return Listed(path, info.size, info.mtime_ns // _SECOND * _SECOND)
 
 
@@ -446,6 +449,7 @@ def _agreed(column: pa.Array, key: str, text: str, file: str) -> pa.Array:
         differs = pc.not_equal(column, value).fill_null(False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         value, differs = None, pa.repeat(pa.scalar(True), len(column))
+    # Most columns agree; only values that differ become Python's, each once.
     for other in set(map(str, column.filter(differs).to_pylist())) if pc.any(differs).as_py() else ():
         if not other.startswith(text):
             raise DataError(

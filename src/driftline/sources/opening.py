@@ -78,6 +78,7 @@ def opened(
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
+        # The ledger knows files as a person named them, not their copies.
         originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
         yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
 
@@ -162,6 +163,7 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
 
             if odd := next((name for file in files if (name := name_text(file)) != file), None):
                 raise UsageError(f"{odd}: Spark reads {kind} files by names in UTF-8 only", "rename the file")
+            # Before Spark reads them: it cuts nanoseconds without a word.
             check_timestamps(spark, files)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]

@@ -101,6 +101,7 @@ class BatchScan(ABC):
         Args:
             last: the observation of the last batch for the same schema and settings.
         """
+        # A guess of no records would plan a table without columns.
         likely = self._guess(last)
         return self._named(likely) if likely is not None and likely.observation.tally.records else None
 
@@ -131,6 +132,7 @@ class BatchScan(ABC):
 
     def rejects(self, results: Sequence[TaskResult[Any]]) -> Rejects:
         """Return the lines and rows that tasks set aside; call it on the scan of their observation."""
+        # Tasks count lines from 1 in each part; where a part begins is known only now.
         return replace(Rejects.of(results), lines=self._lines(), names=self.request.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame:

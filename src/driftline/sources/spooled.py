@@ -92,6 +92,7 @@ def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Or
     for folder in disk.glob(f"{_PREFIX}*"):
         files = [path for path in folder.rglob("*") if path.is_file()]
         latest = max(path.stat().st_mtime for path in [folder, *files])
+        # By the newest file in it: a long download writes to its folder all the time.
         if latest <= time.time() - older_than:
             out += [Orphan(str(path), path.stat().st_size) for path in files]
             if not dry_run:
@@ -130,9 +131,12 @@ def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, st
         members = _members(archive)
         members = [member for member in members if format_by_name(member.filename) == kind] or members
         limit = largest()
+        # By the sizes that the archive states, before anything is written; Python's reader holds members to
+        # them.
         if sum(member.file_size for member in members) > limit:
             raise too_large(path, limit)
         for number, member in enumerate(members):
+            # A number, not the member's name: that may lead out of the folder.
             file = folder / f"{number:08}"
             _unpack_one(path, archive, member, file)
             yield file, member.filename
@@ -229,6 +233,7 @@ def _fetch(url: str, path: Path) -> None:
                 raise _NoRoomError(*error.args) from error
             size += len(data)
         announced = answer.headers.get("Content-Length")
+        # http.client ends a body that breaks off without an error when it is read in parts.
         if announced is not None and size < int(announced):
             raise _CutOffError(f"{size} bytes came, of {announced}")
 
@@ -243,6 +248,7 @@ def _request(url: str) -> urllib.request.Request:
     if at:
         user, _, password = login.partition(":")
         pair = f"{unquote(user)}:{unquote(password)}".encode()
+        # Another host that the server redirects to must not see the login.
         request.add_unredirected_header("Authorization", f"Basic {b64encode(pair).decode()}")
     return request
 
@@ -251,6 +257,7 @@ def _pause_after(error: Exception, attempt: int) -> float | None:
     """Return the seconds until the next attempt; None if it would be useless."""
     if isinstance(error, _NoRoomError):
         return None
+    # Random, so that many clients that failed together do not come back together.
     pause = min(_LONGEST, _PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311  no secret
     if not isinstance(error, urllib.error.HTTPError):
         return None if isinstance(error, ValueError) else pause

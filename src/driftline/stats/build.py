@@ -38,8 +38,9 @@ PLAIN = "first-sight"
 
 
 def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
-    """The versions of the schema, oldest first. ``samples``: by column id, a
-    value of the batch that brought the column.
+    """The versions of the schema, oldest first.
+
+    ``samples``: by column id, a value of the batch that brought the column.
     """
     for entry in history.entries:
         rules = {rule.path: rule for rule in entry.record.rules}
@@ -171,8 +172,9 @@ Origins = Mapping[int, tuple[SeenIn | None, Rule | None]]
 def _number(
     f: Field, inputs: StatisticsInputs, origins: Origins, out: dict[int, Numbers], *, rows: bool = True
 ) -> None:
-    """Add the numbers of a column and of those inside it. ``rows``: it has one value a row, unlike in a
-    list.
+    """Add the numbers of a column and of those inside it.
+
+    ``rows``: it has one value a row, unlike in a list.
     """
     inside = children(f.type)
     single = rows and isinstance(f.type, Primitive | Struct)
@@ -190,10 +192,12 @@ def _number(
     else:
         numbers = _over([out[child.id] for child in inside], metadata.counts.records)
     origin = origins.get(f.id, (None, None))[0]
+    # Without metrics, the batch that added the column is the one that brought its first value.
     if numbers.first is None and numbers.values != 0 and origin is not None:
         numbers = replace(numbers, first=origin)
     if inputs.exact is not None and f.id in inputs.exact.numbers:
         scanned = inputs.exact.numbers[f.id]
+        # A scan counts values, but only metadata know the batches.
         numbers = replace(scanned, first=numbers.first, last=numbers.last, trend=numbers.trend)
     out[f.id] = numbers
 
@@ -245,6 +249,7 @@ def _parts(
             )
         )  # fmt: skip
     total = sum(p.records or 0 for p in parts)
+    # A share of a lower limit would be no share.
     if total and all(p.records is not None and not p.at_least for p in parts):
         parts = [replace(p, share=(p.records or 0) / total) for p in parts]
     return sorted(parts, key=lambda p: -(p.records or 0))
@@ -260,6 +265,7 @@ def from_metadata(siblings: Siblings, metadata: TableStatistics | None) -> list[
         values_of = {
             c.id: metadata.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
         }
+        # Schema by schema: files from before a column was added hold none of its values.
         divided = rewritten_values if files.rewritten else own_values
         for group in divided(siblings, values_of):
             key = tuple(c.id for c in group.columns)
@@ -294,8 +300,9 @@ def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:
 
 
 def waiting_alone(name: str, quarantine: OfflineTable) -> Stats | None:
-    """The statistics in short of a table that does not exist yet, because all of its records wait in
-    quarantine. None if Spark is needed.
+    """The statistics in short of a table all of whose records wait in quarantine.
+
+    Such a table does not exist yet. None if Spark is needed.
     """
     try:
         inputs = StatisticsInputs(quarantined=_waiting(quarantine, {}))
@@ -319,6 +326,7 @@ def _waiting(quarantine: OfflineTable, properties: Mapping[str, str]) -> int:
             raise NeedsSpark("the files of the quarantine do not tell which of their rows were replayed")
         return statistics.live
     last = statistics.bounds[column.id].high if column.id in statistics.bounds else None
+    # The quarantine names a replay that the table does not have yet: it runs, or died halfway.
     if not isinstance(last, int) or last > last_replay(state, properties):
         raise NeedsSpark("a replay is under way")
     return statistics.live - replayed

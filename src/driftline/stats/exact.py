@@ -40,8 +40,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """A field's columns in one struct, narrow before wide. ``path``: of the struct, and the field's key;
-    ``keys``: by keys of the data.
+    """A field's columns in one struct, narrow before wide.
+
+    Attributes:
+        path: the path of the struct, and the field's key.
+        keys: the same by keys of the data.
     """
 
     path: Path
@@ -63,8 +66,9 @@ class Siblings:
 
     @property
     def groups(self) -> list[tuple[Field, ...]]:
-        """Each column alone, followed by each pair with an earlier column if each takes the other's
-        values.
+        """Each column alone, followed by each pair with an earlier column.
+
+        The columns of a pair take each other's values.
         """
         out: list[tuple[Field, ...]] = []
         for i, column in enumerate(self.columns):
@@ -118,8 +122,9 @@ class Own:
 
 
 def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
-    """The own values of each column in files that have the columns
-    ``values``, which counts all values by column id.
+    """The own values of each column, in files that have the columns.
+
+    ``values``: all values, by column id.
 
     >>> from driftline.core.schema.types import LONG, STRING
     >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))
@@ -216,10 +221,12 @@ Roots: TypeAlias = Mapping[Chain, str]
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """The position of a column's values: ``chain`` leads through lists to the element, ``steps`` on from
-    there.
+    """The position of a column's values.
 
-    ``inside``: the id of the innermost list, None for the rows themselves.
+    Attributes:
+        chain: leads through lists to the element.
+        steps: lead on from there.
+        inside: the id of the innermost list; None for the rows themselves.
     """
 
     path: Path
@@ -236,8 +243,10 @@ class ColumnPlace:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The counts of a scan. ``own``: by field, the values that came in the type of each of its columns, and
-    one of them.
+    """The counts of a scan.
+
+    Attributes:
+        own: by field, the values that came in the type of each of its columns, and one of them.
     """
 
     records: int
@@ -324,6 +333,7 @@ def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) 
     for depth in range(1, len(chains[0]) + 1):
         chains_here = list(dict.fromkeys(chain[:depth] for chain in chains))
         called = {chain: f"x{i}" for i, chain in enumerate(chains_here)}
+        # Zipped before they are exploded: one explode for each list would make rows of all combinations.
         arrays = [f"coalesce({c[-1].sql(roots[c[:-1]])}, array()) as {called[c]}" for c in chains_here]
         zipped = f"explode(arrays_zip({', '.join(called.values())})) as z"
         frame = frame.selectExpr(*arrays).selectExpr(zipped).selectExpr(*(f"z.{x}" for x in called.values()))
@@ -343,6 +353,7 @@ def _count(
     for i, place in enumerate(places):
         if isinstance(place.type, List | Map):
             first = children(place.type)[0].id
+            # Lists come before what is in them, so the next pass knows of how many elements its values are.
             sizes[first] = row[f"z{i}"] or 0
     return {p.id: _numbers(row, i, p.type, sizes[p.inside]) for i, p in enumerate(places)}
 
@@ -418,8 +429,9 @@ def _divide(
 
 
 def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) -> list[str | None]:
-    """For each: a value of the frame that is the column's own, or
-    None; all in one job that stops at the first.
+    """For each column, a value of its frame that is its own; None without any.
+
+    All are looked up in one job, which stops at the first value.
     """
     places = {p.path: p for p in _inside(schema.struct, (), (), (), None)}
     looks = []
@@ -483,6 +495,7 @@ def by_bounds(
     missing: list[tuple[Siblings, Field]] = []
     for siblings in fields:
         for column in siblings.columns:
+            # A bound serves as a sample if no narrower column could hold it: then it came in this type.
             text = own_sample(column, siblings.below(column), statistics.firsts.get(column.id))
             if text is not None:
                 bounds[column.id] = text
@@ -502,8 +515,9 @@ def _batch(table: CatalogTable, statistics: TableStatistics, column: Field) -> D
 
 
 def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
-    """The lower or the upper bound, whichever none of the ``narrower`` columns
-    beside it could hold; None if neither is.
+    """The lower or the upper bound, whichever none of the ``narrower`` columns could hold.
+
+    None if neither is such.
 
     >>> from driftline.core.columns.statistics import Numbers
     >>> from driftline.core.schema.types import LONG, STRING

@@ -184,7 +184,7 @@ class ColumnStatistics:
 class TypeShare:
     """The values of a field that came as one type.
 
-    ``columns``: where they are, several if these cannot be told apart. ``records`` None: not known;
+    ``columns``: where they are, several if these cannot be distinguished. ``records`` None: not known;
     ``about``: approximately; ``at_least``: that many or more. ``share``: of the field's values. ``rule`` and
     ``seen_in``: why the column was made, and the file or offset that caused it.
     """
@@ -239,8 +239,10 @@ class DriftedField:
 
 @dataclass(frozen=True, slots=True)
 class ChangeText:
-    """One change of the schema, in words. ``field``: the field of the
-    data, where the column has another name.
+    """One change of the schema, in words.
+
+    Attributes:
+        field: the field of the data, if the column has another name.
     """
 
     text: str
@@ -266,10 +268,13 @@ class ChangeText:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A new version of the schema. ``by``: batch, alter, undo, outside or unknown; ``who``: the batch, or the
-    statement.
+    """A new version of the schema.
 
-    ``plain``: the number of columns of new fields; ``steps``: the changes worth a look.
+    Attributes:
+        by: batch, alter, undo, outside or unknown.
+        who: the batch, or the statement.
+        plain: columns of new fields under their own names.
+        steps: the changes worth a look.
     """
 
     at: int | None
@@ -314,13 +319,18 @@ class WaitingRecords:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats(Shown):
-    """A table's statistics. ``at``: of its last commit. ``exact``: counted
-    by a scan; otherwise read from metadata.
+    """A table's statistics.
 
-    ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the
-    last of them. ``deleted``: rows that delete files hide, which the columns' numbers still count;
-    ``at_most``: ``records`` counts them too. ``whole``: the history
-    begins with the table. ``rest``: what waits there.
+    Attributes:
+        at: the time of its last commit.
+        exact: counted by a scan; otherwise read from metadata.
+        leaves: the number of columns that hold plain values.
+        batches: the number of commits that added records.
+        recent: the last of them.
+        deleted: rows that delete files hide, which the columns' numbers still count.
+        at_most: ``records`` counts deleted rows too.
+        whole: the history begins with the table.
+        rest: the values that wait there.
     """
 
     table: str

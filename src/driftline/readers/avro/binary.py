@@ -69,6 +69,7 @@ class Cursors:
 
     def longs(self) -> Numbers:
         """Read a number of variable length from each."""
+        # The first byte of all numbers at once, then the next one of those that go on.
         byte = self.data[self.positions]
         numbers, positions = (byte & 0x7F).astype(np.uint64), self.positions + 1
         unfinished, shift = np.flatnonzero(byte > 0x7F), 7
@@ -81,6 +82,7 @@ class Cursors:
             unfinished, shift = unfinished[byte > 0x7F], shift + 7
         self.check(positions <= self.ends)
         self.positions = positions
+        # Zigzag: the lowest bit is the sign.
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
 
     def within(self, low: int, high: int) -> Numbers:
@@ -203,6 +205,7 @@ def _decimal(read: Read, type_: pa.DataType) -> Read:
             return pa.array([], type_)
         places = offsets[1:, None] - 1 - np.arange(_DECIMAL)
         first = offsets[:-1, None]
+        # Arrow's decimals are of 16 bytes, the lowest first; shorter ones are filled up by their sign.
         signs = np.where(data[first] > 0x7F, np.uint8(0xFF), np.uint8(0))
         numbers = np.where(places >= first, data[np.maximum(places, first)], signs)
         buffer = pa.py_buffer(np.ascontiguousarray(numbers))
@@ -266,11 +269,15 @@ class RecordReader:
             cursors = Cursors(data, starts[numbers], ends[numbers])
             try:
                 arrays = self._fields(cursors)
+                # A value that its schema does not read to the last byte is no record.
                 cursors.check(cursors.positions == cursors.ends)
             except Undecodable as error:
+                # Records are named by their ends, which rise: those that failed go, and the others are read
+                # again.
                 numbers = np.delete(numbers, np.searchsorted(cursors.ends, error.ends))
             else:
                 return numbers, arrays
+        # Too many turns: all are left to be read one by one, and the empty arrays only have the types.
         return self.columns(data, starts[:0], ends[:0])
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
@@ -371,6 +378,8 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
         for number in range(int(sizes.max())):
             chosen = np.flatnonzero(sizes > number)
             subset = block.select(chosen)
+            # Each item takes a turn over all lists that have so many: a single long list would take a turn
+            # for itself.
             if number >= _SHORT and len(chosen) < _FEW:
                 raise Undecodable(subset.ends)
             parts.append(read(subset))
@@ -378,6 +387,7 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
             block.positions[chosen] = subset.positions
         cursors.positions[open_] = block.positions
         open_ = open_[sizes > 0]
+    # Items were read turn by turn; stable, so that those of one list keep their order.
     order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
     return pa.array(offsets), [

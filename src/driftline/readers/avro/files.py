@@ -40,8 +40,12 @@ _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
 
 @dataclass(frozen=True, slots=True)
 class BlockRange:
-    """Whole blocks of a file, behind the byte ``start``. ``calendar``: the one that the file's dates are
-    counted by, if not today's; ``first``: the number of the first record in the file.
+    """Whole blocks of a file.
+
+    Attributes:
+        start: the byte that they begin at.
+        calendar: the calendar that the file's dates are counted by, if not today's.
+        first: the number of the first record in the file.
     """
 
     path: str
@@ -57,8 +61,9 @@ class BlockRange:
 
 
 def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
-    """A file's schema, and its blocks in cuts of ``target`` bytes, or one block more. Raises
-    EOFError where the file is cut off within one.
+    """A file's schema, and its blocks in cuts of ``target`` bytes, or one block more.
+
+    Raises EOFError where the file is cut off within a block.
     """
     cuts = []
     with opened(path) as (file, end):
@@ -68,6 +73,7 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
         while file.tell() < end:
             count += _long(file)
             size = _long(file)
+            # Blocks are only passed over: their sizes are enough to cut the file.
             file.seek(size + _SYNC, io.SEEK_CUR)
             if file.tell() > end:
                 raise EOFError("it is cut off within a block")
@@ -78,8 +84,9 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
 
 
 def container_of(cut: BlockRange) -> IO[bytes]:
-    """An Avro file of the cut's blocks alone, of a codec that fastavro knows. The logical types of its schema
-    are `marked`.
+    """An Avro file of the cut's blocks alone, in a codec that fastavro knows.
+
+    The logical types of its schema are `marked`.
     """
     with opened(cut.path) as (file, _):
         metadata, sync = _header(file)
@@ -229,10 +236,13 @@ def _rows(node: RecordNode, records: Sequence[Any], cut: BlockRange, first: int)
         columns = node.columns(records)
     except _UNFIT as error:
         if len(records) > 1:
+            # Arrow does not say which value it refuses. By halves, a few bad records cost a few conversions
+            # each.
             middle = len(records) // 2
             yield from _rows(node, records[:middle], cut, first)
             yield from _rows(node, records[middle:], cut, first + middle)
             return
+        # A batch without rows, to carry the reject in its order.
         columns = [array[:0] for array in node.columns([{}])]
         text = _text(cut, records[0])
         rejects = [Reject(Origin(cut.path, first), text, f"a value that its type has no room for: {error}")]
@@ -251,8 +261,9 @@ def _text(cut: BlockRange, record: Any) -> bytes:
 
 
 def avro_messages(reader: ColumnReader, part: int) -> Iterator[Run]:
-    """The records of some blocks as texts, by the rules of messages in Avro. Raises DataError where the file
-    is broken.
+    """The records of some blocks as texts, by the rules of messages in Avro.
+
+    Raises DataError where the file is broken.
     """
     assert isinstance(reader, AvroReader)
     cut = reader.cuts[part]

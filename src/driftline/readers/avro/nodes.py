@@ -63,6 +63,7 @@ def text_array(texts: Values) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
+        # The bytes stay, in an array of texts that is invalid: `checked` finds their rows and rejects them.
         raw = [None if text is None else text.encode(errors="surrogateescape") for text in texts]
         return pa.array(raw, pa.binary()).view(pa.string())
 

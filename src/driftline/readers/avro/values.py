@@ -225,12 +225,16 @@ class DecimalNode(LeafNode):
         """One array."""
         type_ = arrow_type(self.base)
         (widest,) = LeafNode(decimal(_DIGITS, type_.scale), self.kinds, self.turn).arrays(values)
+        # The buffers are those of the widest decimal under the narrower type: a full validation then tells
+        # which rows have too many digits (`checked`).
         return [pa.Array.from_buffers(type_, len(widest), widest.buffers(), widest.null_count)]
 
 
 def _number_readings(number: Callable[[bytes], Decimal | None], scale: int) -> tuple[LeafReading, ...]:
-    """The readings of bytes that may be a number: the widest decimal of a ``scale``, text where it does not
-    hold the number, and the bytes where there is none.
+    """The readings of bytes that may be a number.
+
+    They are the widest decimal of a ``scale``, text where it does not hold the number, and the bytes where
+    there is none.
     """
 
     def reading(type_: Primitive, read: Callable[[bytes, Decimal | None], Any]) -> LeafReading:
@@ -379,6 +383,7 @@ class _Schema:
 
     def _record(self, schema: Mapping[str, Any], path: Path) -> RecordNode:
         name = schema["name"]
+        # Only a type inside itself is recursive; the same type in two fields is not.
         if name in self._open:
             raise UsageError(
                 f"{dotted(path)}: the type {name} is recursive, and a column type cannot be",

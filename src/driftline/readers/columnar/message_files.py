@@ -45,6 +45,7 @@ def message_run(
     origin = Origin(source or None)
     lines = [0] * len(texts) if numbers is None else numbers.tolist()
     all_lines = np.array([*lines, *(reject.origin.line or 0 for reject in rejects)], np.int64)
+    # Rejects go back to their places among the texts: a later change of a row has to come later.
     order = np.arange(len(all_lines)) if numbers is None else np.argsort(all_lines, kind="stable")
     in_order: list[int] = all_lines[order].tolist()
     all_texts = [*texts, *(RefusedText.of(reject.raw or b"", str(reject.why)) for reject in rejects)]

@@ -56,10 +56,10 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
 
 
 def timestamp_fault(path: str) -> tuple[str, bool] | None:
-    """The first column of a file with timestamps at fault, and whether that is their local time
-    zone, which Arrow reads in UTC.
+    """The first column of a file with timestamps at fault.
 
-    Raises UsageError for a file whose rows are no records, of which Spark says nothing.
+    With it comes True if the fault is their local time zone, which Arrow reads in UTC. Raises UsageError for
+    a file whose rows are no records, of which Spark says nothing.
     """
     try:
         file = orc.ORCFile(path)
@@ -84,6 +84,7 @@ def _finer_column(file: orc.ORCFile, names: Sequence[str]) -> str | None:
     for stripe in range(file.nstripes if names else 0):
         for name in names:
             try:
+                # Arrow takes a dot in a name for a path.
                 batch = file.read_stripe(stripe, columns=None if "." in name else [name])
             except (pa.ArrowException, OSError):
                 # A fine value beside a far year, in one stripe, goes unnoticed.
@@ -142,8 +143,13 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A time zone as the old classes had it: its offset in seconds before 1900, and the seconds that were
-    added where today's classes know local mean time. ``shifts[n]`` counts before ``switches[n]``.
+    """A time zone as Java's old classes had it.
+
+    Attributes:
+        offset: its offset in seconds before 1900.
+        switches: the moments at which the shift changes.
+        shifts: seconds that were added where today's classes know local mean time; ``shifts[n]`` counts
+            before ``switches[n]``.
     """
 
     offset: int = 0
@@ -181,6 +187,7 @@ def rebased_moments(moments: pa.Array, zone: Zone) -> pa.Array:
     last = max(zone.switches, default=_CUTOVER * _DAY - zone.offset)
     if not (units < last * second).any():
         return moments
+    # By the clock of the writer's zone: the calendars differ in days, which begin at its midnight.
     days, of_day = np.divmod(units + zone.offset * second, _DAY * second)
     shifts = np.array(zone.shifts, np.int64)[np.searchsorted(zone.switches, units // second, "right")]
     units = _gregorian(days) * _DAY * second + of_day + (shifts - zone.offset) * second

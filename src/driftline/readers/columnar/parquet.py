@@ -117,8 +117,10 @@ _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
 
 class OldTimestamps:
-    """The columns of a file that have old timestamps. ``schema``: the file's,
-    where these are instants in nanoseconds, and the words of an ENUM are text.
+    """The columns of a file that have old timestamps.
+
+    Attributes:
+        schema: the file's, where these are instants in nanoseconds, and the words of an ENUM are text.
     """
 
     def __init__(self, file: pq.ParquetFile) -> None:
@@ -222,8 +224,12 @@ _ROWS = 2**17  # per batch, at most
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's; ``first``:
-    the number of its first row in the file; ``labels``: an index of pandas that is no column of it.
+    """A row group of a file.
+
+    Attributes:
+        calendar: the calendar that its dates are counted by, if not today's.
+        first: the number of its first row in the file.
+        labels: an index of pandas that is no column of it.
     """
 
     path: str
@@ -270,6 +276,7 @@ def _broken(group: RowGroup, error: Exception) -> DataError:
     with _opened(group.path) as file:
         for name in file.schema_arrow.names if not any("." in n for n in file.schema_arrow.names) else ():
             try:
+                # Read once more, column by column, only after an error: Arrow names no column.
                 file.read_row_group(group.number, columns=[name], use_threads=False)
             except (OSError, ValueError) as fault:
                 return DataError(f"{group}: {name}: cannot be read: {fault}", _AGAIN)
@@ -286,6 +293,7 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
         declared = _declared(old, group.calendar, group.labels)
         metadata = file.metadata.row_group(group.number)
         row = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
+        # By the row group's own bytes a row, so that wide rows come in small batches.
         size = max(1, min(_ROWS, _BATCH // row))
         batches = file.iter_batches(size, row_groups=[group.number], use_threads=False)
         if old.columns:
@@ -375,7 +383,9 @@ def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
     return pq.ParquetFile(
         native(path),
         coerce_int96_timestamp_unit=old_as,
+        # Arrow ignores the checksums of pages by default, and would read damaged values.
         page_checksum_verification=True,
+        # A store is asked for the columns of a row group together; on a disk that would only take memory.
         pre_buffer=is_stored(path),
     )
 

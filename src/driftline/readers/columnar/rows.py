@@ -49,6 +49,7 @@ def first_conflicts(
     """For each row the number of its first conflict; -1 if it has none."""
     numbers = np.full(batch.num_rows, -1, np.int64)
     rows = _Records(batch.columns, struct, batch.num_rows)
+    # The last first, so that the first conflict of a row is written last and stays.
     for number in reversed(range(len(conflicts))):
         numbers[rows.at(conflicts[number].path, conflicts[number])] = number
     return numbers
@@ -73,6 +74,7 @@ class _Records:
             for f, array in zip(self._struct.fields, self._arrays, strict=True)
             if f.name == key
         ]
+        # Paths of JSON may have steps into lists that this data has not.
         if not fields and key == "element" and inside:
             return self.at(tuple(inside), conflict)
         missing = conflict is not None and conflict.facet is None
@@ -169,8 +171,11 @@ class Rows:
 
 
 class FedRows(NamedTuple):
-    """Rows as they were observed: ``accepted`` are those without a conflict. ``deletes``: flags of these that
-    delete, if some may.
+    """Rows as they were observed.
+
+    Attributes:
+        accepted: those without a conflict.
+        deletes: flags of these that delete, if some may.
     """
 
     rows: Rows
@@ -266,6 +271,7 @@ class RowsObserver:
             return
         numbers = first_conflicts(rows.batch, self.struct, conflicts)
         chosen = numbers >= (0 if everything is None else -1)
+        # A reject is kept whole, also of a record that was cut down to its key.
         complete = rows.batch if rows.whole is None else rows.whole
         texts = row_texts(complete.filter(pa.array(chosen)), self.struct)
         for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
@@ -390,6 +396,7 @@ def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Ad
     declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
     merged = merge_observations([Observation(declared), *parts])
     deletes = DeleteFilter.of(terms)
+    # Records that delete alone must not make the columns that their files declare.
     if deletes is not None and 0 < merged.tally.deletes == merged.tally.records:
         merged = replace(merged, shape=deletes.shape(merged.shape))
     for conflict in terms.conflicts:
@@ -446,6 +453,7 @@ def read_checked(
         reasons = _reasons(columns, declared.schema.names, place)
         if not reasons:
             raise
+    # The rejects' texts need all digits, so they are read with more room than a table has.
     wide = Declared(pa.schema([f.with_type(_widest(f.type)) for f in declared.schema]), declared.leaves)
     faulty = pa.array(sorted(reasons))
     widened = [c.take(faulty).cast(f.type) for c, f in zip(columns, wide.schema, strict=True)]
@@ -538,6 +546,7 @@ def _faulty(column: pa.Array, rows: range) -> Iterator[tuple[int, str]]:
 
 def _fault(column: pa.Array) -> str | None:
     try:
+        # Checks UTF-8 and the digits of decimals of all values in one call.
         column.validate(full=True)
     except pa.ArrowInvalid as error:
         return next((fault for message, fault in _FAULTS if message in str(error)), None)

@@ -26,8 +26,11 @@ _TRUE, _FALSE = (
 
 @dataclass(frozen=True, slots=True)
 class NoRow:
-    """A record that is no row. ``raw``: its text without the line end;
-    ``line``: the number of its first line.
+    """A record that is no row.
+
+    Attributes:
+        raw: its text without the line end.
+        line: the number of its first line.
     """
 
     raw: bytes
@@ -51,8 +54,12 @@ def columns(
 
 
 def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.int64]:
-    """The numbers of the lines on which a piece's rows begin. ``width``: of a row; ``others``: the records
-    that are none.
+    """The numbers of the lines on which a piece's rows begin.
+
+    Args:
+        piece: the piece.
+        width: the number of cells of a row.
+        others: the records that are no rows.
 
     >>> row_lines(Piece(b'1,"a\\nb"\\n\\n2,x\\n', 5, plain=True), 2, []).tolist()
     [5, 8]
@@ -91,15 +98,18 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[li
     read = [pa.string() if signs.thousands and _is_number(type_) else type_ for type_ in types]
     table = csv.read_csv(
         pa.BufferReader(text),
+        # One block, as the piece is whole records and in memory already.
         csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
         csv.ParseOptions(
             delimiter=delimiter.decode(),
             quote_char=quote.decode() or False,
             newlines_in_values=bool(quote) and quote in piece.text,
             ignore_empty_lines=len(types) > 1,
+            # Only the numbers of such rows are kept; their texts are cut out of the piece again (`_found`).
             invalid_row_handler=skip,
         ),
         csv.ConvertOptions(
+            # All texts were checked when the file was looked at.
             check_utf8=False,
             column_types=dict(zip(names, read, strict=True)),
             null_values=[""],

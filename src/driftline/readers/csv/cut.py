@@ -45,10 +45,15 @@ BACKSLASH = b"\\"
 
 
 class _Patterns(NamedTuple):
-    """The patterns for a text of some marks: a ``cell`` with what ends it, and a ``comment``, in such
-    groups, too; a quote that may yet be closed (``open``); one that ends in the midst of its cell
-    (``misquoted``); a ``pair`` of characters that stands for its second. ``before``: by code, what may stand
-    before a quote that opens, and after one that closes.
+    """The patterns for a text of some marks.
+
+    Attributes:
+        cell: a cell, and what ends it.
+        comment: a comment, in groups as those of a cell.
+        open: a quote that may yet be closed.
+        misquoted: a quote that ends in the midst of its cell.
+        pair: two characters that stand for the second.
+        before: by code, true for what may stand before a quote that opens, and after one that closes.
     """
 
     cell: re.Pattern[bytes]
@@ -63,6 +68,7 @@ class _Patterns(NamedTuple):
 def _patterns(marks: Marks) -> _Patterns:
     d, q, e, c = map(re.escape, marks)
     before = np.isin(np.arange(256), list(b"\n\r" + marks.delimiter + marks.quote))
+    # Possessive (`*+`), or a cell of many megabytes would leave a place to go back to for each byte.
     bare = rb"([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)" % (d, d)
     comment = re.compile(rb"(?:((?!))|(%b[^\r\n]*+))(\r\n|[\r\n]|\Z)" % c)
     if not q:
@@ -95,8 +101,12 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole records. ``line``: the number of their first line; ``plain``: each quote opens, closes or is
-    doubled in a quoted cell, so that any reader of CSV reads them alike.
+    """Whole records.
+
+    Attributes:
+        line: the number of their first line.
+        plain: each quote opens, closes or is doubled in a quoted cell, so that any reader of CSV reads them
+            alike.
     """
 
     text: bytes
@@ -107,8 +117,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CsvRecord:
-    """One record. ``raw``: as it is written, without its line end; ``begin`` and ``end``: the places in the
-    text where it begins, and behind its line end; ``cells`` None: one has a quote that is never closed.
+    """One record.
+
+    Attributes:
+        raw: its text as it is written, without its line end.
+        begin: the position in the text at which it begins.
+        end: the position after its line end.
+        cells: None if one has a quote that is never closed.
     """
 
     raw: bytes
@@ -203,8 +218,9 @@ def _unquoted(text: bytes, marks: Marks) -> bytes:
 
 
 def is_escaped(text: bytes, marks: Marks) -> bool:
-    """True if every quote of a text of whole records opens, closes or is doubled only if that many have a
-    backslash in front of them.
+    """True if the quotes of a text of whole records are in order only with a backslash as escape.
+
+    In order, every quote opens, closes or is doubled.
     """
     pair = BACKSLASH + marks.quote
     if marks.escape or not marks.quote or pair not in text or _is_plain(text, len(text), marks):
@@ -213,9 +229,7 @@ def is_escaped(text: bytes, marks: Marks) -> bool:
 
 
 def bounds(text: bytes, marks: Marks = COMMA) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places where the records of a plain piece's text begin, and where their
-    line ends do; blank lines are among them.
-    """
+    """The begins of a plain piece's records, and of their line ends; blank lines are among them."""
     codes = _codes(text, marks)
     last = _line_ends(codes, _places(codes, marks.quote), final=True)
     begins = np.concatenate(([0], last + 1))
@@ -252,8 +266,10 @@ def count_lines(text: bytes) -> int:
 
 
 def _whole_records(text: bytes, longest: int, marks: Marks) -> Iterator[tuple[bytes, bool]]:
-    """The whole records of a text that is yet to go on, some at a time, and whether these are plain: a quote
-    that is open for long holds back much text, of which little is as odd as that one record.
+    """Yield the whole records of a text that is yet to go on, and True if these are plain.
+
+    They come some at a time: a quote that is open for long holds back much text, of which little is as odd as
+    that one record.
     """
     while text:
         ends, plain = _ends(text, longest, marks)
@@ -273,8 +289,10 @@ def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
         return [end] if end else [], not _has_comments(text, marks)
     codes = _codes(text, marks)
+    # A line feed is outside quotes if an even number of quotes is before it: no cell is looked at.
     places = _line_ends(codes, _places(codes, marks.quote), final=False) + 1
     end = int(places[-1]) if len(places) else 0
+    # Odd quotes would make that count wrong, so it holds only where every quote is where CSV has one.
     if end and _is_plain(text, end, marks):
         cuts = np.searchsorted(places, np.arange(_MANY, end, _MANY))
         return sorted({*places[cuts].tolist(), end}), True
@@ -294,6 +312,7 @@ def _codes(text: bytes, marks: Marks) -> NDArray[np.uint8]:
 def _pairs(codes: NDArray[np.uint8], escape: bytes, second: bytes) -> NDArray[np.int64]:
     """Find the escapes that count, and have ``second`` behind them: of several in a row, every other."""
     places = np.flatnonzero(codes == escape[0])
+    # The first of each row of escapes, for all of it: places at an even distance from it escape what follows.
     begins = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) > 1, places, 0))
     first = places[((places - begins) % 2 == 0) & (places < len(codes) - 1)]
     pairs: NDArray[np.int64] = first[codes[first + 1] == second[0]]
@@ -316,8 +335,9 @@ def _places(codes: NDArray[np.uint8], quote: bytes) -> NDArray[np.int64]:
 
 
 def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bool) -> NDArray[np.int64]:
-    """The last bytes of the line ends outside quotes, if all quotes open or close. A ``\\r`` that ends the
-    text, unless that is ``final``, may be half of one.
+    """The last bytes of the line ends outside quotes, if all quotes open or close.
+
+    A return that ends the text may be half of one, unless the text is ``final``.
     """
     ends = codes == _FEED
     returns = codes == _RETURN
@@ -330,9 +350,7 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
 
 
 def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
-    """True if each quote before ``end``, where a record ends, opens,
-    closes, or is doubled in a quoted cell.
-    """
+    """True if each quote before ``end`` (where a record ends) opens or closes a cell or is doubled in one."""
     if _has_comments(text, marks):
         return False
     codes = _codes(text, marks)[:end]
@@ -349,7 +367,8 @@ def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
 
 
 def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
-    """The end of the last record that is whole however the text goes on, or the first behind `_MANY` bytes.
+    """The end of the last record that is whole, however the text goes on, or the first after `_MANY` bytes.
+
     A quote that is open for ``longest`` bytes is never closed.
     """
     end = position = 0
@@ -365,6 +384,7 @@ def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
         ):
             break
         position = match.end()
+        # Cut off here: the cell, or the line feed after a return, may go on in the next block.
         if match[3] == b"" or (match[3] == b"\r" and position == len(text)):
             break
         if match[3] != marks.delimiter:

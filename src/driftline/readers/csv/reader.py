@@ -223,6 +223,7 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
     try:
         for piece in stretch.at_line(1).pieces():
             escaped = escaped or (not piece.plain and is_escaped(piece.text, piece.marks))
+            # Only a check: ASCII is UTF-8, and is found faster.
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
@@ -258,6 +259,8 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
         for number, file in todo.items():
             typed = _with_looks(file, [next(looks) for _ in file.stretches])
             if typed is None:
+                # A cut fell into a quoted cell. One wrong cut makes all later ones doubtful, so the file is
+                # read in one.
                 again[number] = replace(file, stretches=[whole(file.stretches)])
             else:
                 finished[number] = typed
@@ -292,6 +295,7 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
     for stretch, stretch_look in zip(file.stretches, looks, strict=True):
         if stretch_look.wrong is not None:
             raise stretch_look.wrong.below(line - 1).of(file.path)
+        # Lines are counted from 1 in each stretch; here they get their numbers in the file.
         stretches.append(stretch.at_line(line))
         line += stretch_look.lines
     types = [
@@ -483,6 +487,7 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, sett
     wanted_types = tuple(
         (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
     )
+    # The table asks for nothing new, so the files need not be looked at again.
     if (wanted_types, patterns, keys) == (current.wanted, current.patterns, current.keys):
         return current
     work = [

@@ -101,6 +101,7 @@ def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> 
     if not len(texts):
         return among
     numbers = as_json(texts, signs)
+    # The first text leaves one or two types to try, of six: Arrow's casts of all texts are what this costs.
     likely = among & ((_likely(texts[0].as_py()) - _NUMBERS) | (_likely(numbers[0].as_py()) & _NUMBERS))
     if LONG in likely and (integers := _longs(numbers)) is not None:
         least, most = (bound.as_py() for bound in pc.min_max(integers).values())
@@ -110,8 +111,9 @@ def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> 
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
-    """The type of a column from the possible types of each part: VOID if there is no text, STRING if no type
-    fits all.
+    """The type of a column from the possible types of each part.
+
+    It is VOID if there is no text, and STRING if no type fits all.
 
     >>> str(type_of([frozenset({LONG, DOUBLE}), frozenset({DOUBLE})]))
     'double'
@@ -121,8 +123,9 @@ def type_of(parts: Sequence[Types]) -> Primitive:
 
 
 def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Types:
-    """The number types ``among`` these that hold every text that is not null exactly, read as a JSON number;
-    of no text, all of them.
+    """The number types ``among`` these that hold every text exactly, read as a JSON number.
+
+    Nulls do not count; of no text, all types.
 
     >>> from driftline.core.schema.types import INT, decimal
     >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
@@ -137,8 +140,9 @@ def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Type
 
 
 def declared_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Types:
-    """The types ``among`` these that texts have where a table or a setting asks for them: narrow numbers, and
-    timestamps with any offset (rules 2.2).
+    """The types ``among`` these that texts have where a table or a setting asks for them.
+
+    They are narrow numbers, and timestamps with any offset (rules 2.2).
 
     >>> [str(t) for t in declared_of(pa.array(["2026-03-01T10:00:00+02:00"]), frozenset({TIMESTAMP}))]
     ['timestamp']
@@ -214,8 +218,9 @@ def values_of(texts: pa.Array, signs: Signs) -> dict[Primitive, pa.Array]:
 
 
 def java_text(number: float) -> str:
-    """A double as Java prints it: the shortest decimal that reads back as it, with at least one digit after
-    the point.
+    """A double as Java prints it.
+
+    That is the shortest decimal that reads back as it, with at least one digit after the point.
 
     >>> java_text(100.0), java_text(12345678.9), java_text(0.0005), java_text(5e-324)
     ('100.0', '1.23456789E7', '5.0E-4', '4.9E-324')
@@ -265,6 +270,7 @@ def _longs(texts: pa.Array) -> pa.Array | None:
         numbers = texts.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
+    # A number counts only if it prints as it was written: 007 and +7 are texts.
     return numbers if _all(pc.equal(numbers.cast(pa.string()), texts)) else None
 
 
@@ -285,6 +291,7 @@ def _are_doubles(texts: pa.Array) -> bool:
     if len(texts) <= _FEW:
         return all(map(_is_double, texts.to_pylist()))
     numbers = texts.cast(pa.float64())
+    # Most texts are settled by whole columns: where Arrow prints the number without an exponent, as written.
     size, has_point = pc.abs(numbers), pc.match_substring(texts, POINT)
     plain = pc.and_(pc.greater_equal(size, _PLAIN_IN_ARROW[0]), pc.less(size, _PLAIN_IN_ARROW[1]))
     plain = pc.or_(plain, pc.and_(pc.equal(size, 0), has_point))
@@ -380,11 +387,13 @@ def patterns_of(contract: Contract) -> Patterns:
 
 
 def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, str]]:
-    """Columns whose texts are dates of one pattern, and of no other order of day and month, and its hint; or
-    instants with offsets.
+    """Yield the columns whose texts are dates, and the hints that read them.
 
-    ``first``: the cells of some rows, all as wide; ``more``: those of more rows, for a column of which these
-    do not tell the order.
+    The texts have one pattern, and no other order of day and month fits; or they are instants with offsets.
+
+    Args:
+        first: the cells of some rows, all as wide.
+        more: returns those of more rows, for a column of which the first do not tell the order.
 
     >>> rows = [[b"01.03.2026", b"1/2/2026 9:30", b"2026-03-01"], [b"", b"1/31/2026 17:05", b""]]
     >>> list(date_hints(rows, lambda: rows))

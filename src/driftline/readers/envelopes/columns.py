@@ -83,6 +83,7 @@ class AvroTexts:
     def of(self, value: bytes) -> bytes:
         """The text of a message. Raises UnreadableError; SetupError if the registry does not answer."""
         number, payload = framed(value)
+        # A schema without a reader stays so: the registry is not asked again for each message.
         if number in self._unreadable:
             raise self._unreadable[number]
         try:

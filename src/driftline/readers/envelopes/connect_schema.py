@@ -191,8 +191,11 @@ def _scaled(value: Raw) -> dict[str, Any]:
 
 
 class NamedType(NamedTuple):
-    """A type with a name. ``parsed``: takes its number or its bytes out of a value of JSON; ``spelled``:
-    makes the text of these, by the parameters of the type.
+    """A type with a name.
+
+    Attributes:
+        parsed: takes its number or its bytes out of a value of JSON.
+        spelled: makes the text of these, by the parameters of the type.
     """
 
     parsed: Callable[[Raw], Any]
@@ -259,6 +262,7 @@ def _decoder(schema: Any, path: str, *, checks: bool) -> Decode | None:
                 for f in schema.get("fields") or ()
                 if (decode := _decoder(f, f"{path}.{f['field']}" if path else f["field"], checks=checks))
             }
+            # Without a check, a struct whose fields all stay as they are is not taken apart at all.
             return partial(_struct, of_fields, path) if of_fields or checks else None
         case "array":
             decode = _decoder(schema.get("items"), f"{path}[]", checks=checks)
@@ -275,8 +279,9 @@ def _decoder(schema: Any, path: str, *, checks: bool) -> Decode | None:
 
 
 def _expected(schema: Any) -> Any:
-    """The type of msgspec's that takes only values that fit a schema. Raises ValueError where msgspec cannot
-    have a field of that name.
+    """The type of msgspec's that takes only values that fit a schema.
+
+    Raises ValueError where msgspec cannot have a field of that name.
     """
     if schema is None or (schema.get("name") or "") in RULES:
         return Raw
@@ -390,8 +395,10 @@ def of_field(schema: bytes, name: str) -> Decode:
 
 
 def _screened(schema: bytes, part: Callable[[Any], Any]) -> Decode:
-    """The decoder of a part of a schema. msgspec checks a value as a whole, in one call; only one that it
-    refuses is checked field by field, which is slower, and names the field.
+    """The decoder of a part of a schema.
+
+    msgspec checks a value as a whole, in one call. Only one that it refuses is checked field by field, which
+    is slower, and names the field.
     """
     try:
         parsed = part(json.decode(schema))

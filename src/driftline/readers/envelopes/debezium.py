@@ -100,9 +100,7 @@ def plain(value: Any) -> str | None:
 
 
 class ChangeSource(Struct):
-    """The fields of `source` in a message of Debezium's that give the position of its change, and its place
-    in a ``snapshot``.
-    """
+    """The fields of Debezium's `source` that give a change's position, and its place in a ``snapshot``."""
 
     connector: Any = None
     file: Any = None
@@ -169,6 +167,7 @@ def position(source: ChangeSource) -> str | None:
     if source.connector is None:
         rule = next((rule for name, rule in _BY_FIELD.items() if getattr(source, name) is not None), None)
     else:
+        # An unknown connector has no position, though its fields may look like one: their order is not known.
         rule = BY_CONNECTOR.get(source.connector) if isinstance(source.connector, str) else None
     if rule is None:
         return None
@@ -176,6 +175,7 @@ def position(source: ChangeSource) -> str | None:
     for name, part, otherwise in rule:
         value = getattr(source, name)
         number = part(value if value is not None or otherwise is None else getattr(source, otherwise))
+        # A position with a part missing would sort among whole ones by chance.
         if number is None:
             return None
         numbers.append(number)
@@ -222,6 +222,7 @@ class Placeholder:
         members = raw_members(row)
         names = [name for name, value in members.items() if self._is_it(value)]
         available = json.encode({name: value for name, value in members.items() if name not in names})
+        # The row cannot keep a part of a value, so such a record waits.
         if any(sign in available for sign in self._texts):
             raise NotReadable("a value inside another that Debezium has left out as unavailable")
         return available, names
@@ -288,8 +289,16 @@ _decode_dumped = json.Decoder(DumpedMessage).decode
 def read_debezium(
     text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None, schema: bytes | None = None
 ) -> Changes:
-    """Read a message. ``key``: the Kafka message's own; ``schema``: of the message's values, if it comes
-    with one. Raises NotReadable, and msgspec's errors for what is no object.
+    """Read a message.
+
+    Args:
+        text: the message.
+        terms: the table's terms.
+        key: the Kafka message's own key.
+        schema: the schema of the message's values, if it comes with one.
+
+    Raises:
+        NotReadable: no change can be read of it. What is no object raises msgspec's errors.
     """
     if isinstance(text, bytes) and (dumped := _dumped(text)) is not None:
         return _read(text, dumped.value, terms, dumped.key, None)
@@ -304,6 +313,7 @@ def read_debezium(
 
 def _dumped(text: bytes) -> DumpedMessage | None:
     """A message of a dump without a schema, read at once; None for any other text."""
+    # Dumps of topics begin so; a schema would make this quick way wrong.
     if not text.startswith(b'{"key"') or b'"payload"' in text:
         return None
     try:
@@ -390,6 +400,7 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
         raise NotReadable(_no_row("after", message))
     place = _position(message, terms)
     marked = terms.kept(unavailable)
+    # With it, an update that changed the key is seen: the old key's row has to go.
     before = message.before if is_object(message.before) else None
     records = written(after, before, str(message.op), place, terms, marked)
     return snapshot_taken(records, place, terms) if _ends_snapshot(message) else records
@@ -458,8 +469,9 @@ _UNWRAPPED_TIMES = {
 
 
 def read_unwrapped(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
-    """Read a message: the row with all its fields. Raises NotReadable, and msgspec's errors for what is no
-    object.
+    """Read a message: the row with all its fields.
+
+    Raises NotReadable, and msgspec's errors for what is no object.
     """
     message = opened(text)
     if isinstance(message, Mark):

@@ -29,9 +29,11 @@ class NotReadable(ValueError):
 
 
 class Mark(NamedTuple):
-    """A message that says nothing of a row, by what it is: `heartbeat`. ``truncated``: the position of a
-    truncate, which all older rows go by; so they do by a complete snapshot, whose last message has
-    ``records``, too.
+    """A message that says nothing of a row, by its kind: `heartbeat`.
+
+    Attributes:
+        truncated: the position of a truncate, which all older rows go by; so they do by a complete snapshot.
+        records: those of the last message of a complete snapshot.
     """
 
     kind: str
@@ -99,6 +101,7 @@ def record(text: bytes | Raw, operation: str, position: str | None, unavailable:
     b'{"id": 7,"_change":{"op":"c","position":"0042"}}'
     """
     body = bytes(text)
+    # Parsed only if the name may be there; an escape may spell it.
     if (_NAME in body or b"\\" in body) and CHANGE in raw_members(body):
         raise NotReadable(f"it has a field {CHANGE} of its own, where the table keeps what its envelope says")
     place = b"" if position is None else b',"position":' + json.encode(position)
@@ -254,8 +257,9 @@ def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
 
 
 def snapshot_taken(records: Sequence[bytes], position: str | None, terms: EnvelopeTerms) -> Changes:
-    """Make the changes of the last message of a complete snapshot. All of its records have one position, that
-    at which it was begun.
+    """Make the changes of the last message of a complete snapshot.
+
+    All of its records have one position, that at which it was begun.
     """
     if not terms.reconciles or position is None:
         return records
@@ -279,6 +283,8 @@ def written(
     if before is not None:
         was, now = values_at(before, terms.key), values_at(row, terms.key)
         if was != now and None not in was:
+            # The delete first: of changes of one position the later counts, and another key may be the old
+            # one again.
             texts.insert(0, record(before, DELETE, position))
     return texts
 

@@ -106,6 +106,7 @@ class Unwrapper:
 
     def _terms_of(self, messages: Sequence[bytes]) -> EnvelopeTerms:
         """The terms for messages; those that all have their values need no look at each."""
+        # One search over all messages, since most batches have no such value.
         complete = not self._placeholder.may_be_in(b"\n".join(messages))
         return self._complete if complete else self._terms
 

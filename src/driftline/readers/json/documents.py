@@ -31,8 +31,9 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """True for an array, and for objects that span lines or share one, also with lone carriage returns as
-    line ends. A document with a fault is a document: its lines are no records.
+    """True for an array, and for objects that span lines or share one.
+
+    Lone carriage returns may be line ends. A document with a fault is a document: its lines are no records.
 
     Args:
         head: The beginning of the file.
@@ -76,8 +77,9 @@ def _spans_lines(text: str, *, whole: bool) -> bool:
 
 
 def _has_line_alone(text: str) -> bool:
-    """True if one of the first lines that begin with a brace is an object, or if no line begins otherwise, so
-    that there is nothing that lines could be parts of.
+    """True if one of the first lines that begin with a brace is an object.
+
+    Also if no line begins otherwise, so that there is nothing that lines could be parts of.
     """
     if _CONTINUED.search(text) is None:
         return True
@@ -203,6 +205,7 @@ class _Pieces:
                 self._at = mark.end()
                 if depth <= 0 and not in_text:
                     return
+            # An escape at the end belongs to the next character, so it is looked at again with it.
             if not self._chars.endswith("\\"):
                 self._at = len(self._chars)
             if not self._read():
@@ -210,8 +213,9 @@ class _Pieces:
                 return
 
     def _broken(self) -> bytes:
-        """The text that is no JSON, up to the next line that begins with a brace, and no more than shows that
-        it is too long.
+        """The text that is no JSON, up to the next line that begins with a brace.
+
+        Of a text that is too long it is no more than shows so.
         """
         parts, room = [], self._longest + 1
         while True:
@@ -232,6 +236,7 @@ class _Pieces:
 
     def _read(self) -> bool:
         """Read more text, and drop the part that is done; False at the end of the text."""
+        # As much again as is held, so that a long value is scanned a few times and not once a window.
         size = max(_WINDOW, len(self._chars) - self._at)
         data = b"" if self._file is None else self._file.read(size)
         if data:

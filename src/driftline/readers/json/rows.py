@@ -95,6 +95,7 @@ def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
         ]
     except Exception as error:  # the parser has no error of its own
         raise Unparsed from error
+    # The parser keeps both entries of a key that a map has twice; the rules keep the last.
     if len(batches) != 1 or batches[0].num_rows != len(lines) or any(map(_repeats, batches[0].columns)):
         raise Unparsed
     return batches[0]
@@ -209,6 +210,7 @@ def _without(
             begins, inside = memoryview(value)[0], drifting[key]
             if begins == _OBJECT and inside is not None:
                 record[key] = Raw(_without(value, inside, takes.below(key), (*path, key), unusual))
+            # A null is usual in any column, though the field's own decoder may not take it.
             elif begins != _NULL:
                 del record[key]
                 unusual.append(((*path, key), value))
@@ -300,6 +302,7 @@ class JsonRows:
         try:
             batch = parsed(records.texts, self.usual)
         except Unparsed:
+            # By halves: the parser does not say which line it refuses, and most are refused for one.
             if count <= _FEW:
                 yield from self._single(lines, records.places)
                 return
@@ -409,6 +412,8 @@ class LineTask:
         begins = 0  # the place of the run's first text
         for run in runs:
             if self._unwrapper is not None and origins is not None:
+                # In this order: a message becomes records, records that delete are cut, and only what is left
+                # of them is observed. So neither an envelope nor a deleted row's fields can drift the table.
                 texts, places = self._whole_messages(run, *self._unwrapper.records(run.lines))
                 origins += [begins + place for place in places]
                 begins += len(run.lines)
@@ -422,6 +427,7 @@ class LineTask:
                 )
                 flags.append(run_flags)
             looked = self._observer.feed(run_lines, run.source, run.line)
+            # From ``run.lines``, not the cut ones: a reject is kept whole.
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             if self._make is not None:
                 judged += [(len(lines) + place, why) for place, why in looked]
@@ -467,7 +473,9 @@ class LineTask:
         """Yield the rows of the lines. Raises Diverged if a line has more than the plan was made for."""
         assert self._make is not None
         observer = self._observer
+        # The shape is compared only when something was learnt, not for each group of lines.
         if observer.learnt != self._learnt:
+            # The one place where a task of JSON finds that its plan does not hold (see `TaskReader.rows`).
             if not self._make.planned.covers(folded(observer.result().shape)):
                 raise Diverged
             self._learnt = observer.learnt

@@ -95,10 +95,10 @@ def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> l
 
 # One observer for a thousand small files: a task returns one observation, not a thousand.
 def together(share: Share) -> Iterator[Share]:
-    """Group the splits that are observed together, in order: those that begin their files, whose lines count
-    from 1.
+    """Group the splits that are observed together, in order.
 
-    Any other stands alone, because the number of its first line is not known yet.
+    Those that begin their files share an observer, as their lines count from 1. Any other stands alone,
+    because the number of its first line is not known yet.
     """
     for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
         group = list(splits)
@@ -106,11 +106,10 @@ def together(share: Share) -> Iterator[Share]:
 
 
 def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> Iterator[list[bytes]]:
-    """The lines of a split in groups, without a byte order mark; of a document its records, which ``listed``
-    takes out of it.
+    """The lines of a split in groups, without a byte order mark; of a document its records.
 
-    Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that
-    contradicts the split's ``beside``.
+    Those of more than ``longest`` bytes come as `TruncatedText`. ``listed``: takes the records out of a
+    document. Raises DataError for a record that contradicts the split's ``beside``.
     """
     as_written = _blocks(split, longest, listed)
     if not split.beside:

@@ -111,6 +111,7 @@ def _first(profiles: dict[Facet, Profile], routes: Sequence[FieldRoute]) -> Face
         any(isinstance(f.base, MapOf) for f in profiles) and any(f.base == RECORD for f in profiles)
     ):
         return None
+    # The first type rather than the most frequent: counts are no part of a shape.
     first = min(profiles, key=lambda f: (profiles[f].place, str(f)))
     if profiles[first].ragged:
         return None

@@ -74,8 +74,13 @@ def without_keys(values: Sequence[bytes | None]) -> MessageTexts:
 def with_keys(
     values: Sequence[bytes | None], keys: Sequence[bytes | None], *, nulls: bool, again: bool = False
 ) -> MessageTexts:
-    """The texts of messages with their keys. ``nulls``: null values are read, for they delete rows; else they
-    are no texts. ``again``: texts may have their keys already, as those that were made of typed values have.
+    """The texts of messages with their keys.
+
+    Args:
+        values: the messages' values.
+        keys: their keys.
+        nulls: null values are read, because they delete rows; else they are no texts.
+        again: texts may have their keys already, as those that were made of typed values have.
     """
     lines: list[bytes] = []
     null_places: list[int] = []
@@ -167,8 +172,11 @@ _DIGITS = 38  # of the widest decimal
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Keys of one type. ``struct``: the field that has them, which has a column for each branch of a union;
-    ``rows``: theirs in a batch of Kafka.
+    """Keys of one type.
+
+    Attributes:
+        struct: the field that has them, with a column for each branch of a union.
+        rows: their rows in a batch of Kafka.
     """
 
     struct: Struct
@@ -236,8 +244,11 @@ class MessageKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of a batch. ``group``: of each row, the number of its columns, -1 for a key that cannot be
-    read; ``place``: its place in these.
+    """The keys of a batch.
+
+    Attributes:
+        group: of each row, the number of its columns; -1 for a key that cannot be read.
+        place: its position in these.
     """
 
     columns: Sequence[KeyColumns]

@@ -183,6 +183,7 @@ class ProtobufDecoder:
             message.DiscardUnknownFields()
         except (DecodeError, ValueError, TypeError, RecursionError) as error:
             raise UnreadableError(f"no {type_.node.name}: {error}") from error
+        # Unknown fields have no column: the message was written by another schema, and would lose values.
         if message.ByteSize() != size:
             raise UnreadableError(f"it has fields that {type_.node.name} has not")
         if more := list(extensions(message)):
@@ -277,6 +278,7 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
     # Apicurio could give descriptors in place of the text, but 3.3.3 answers with 500.
     with TemporaryDirectory(prefix="driftline-") as folder:
         for name, text in texts.items():
+            # The names come from the registry, and must not lead out of the folder.
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise UsageError(f"invalid Protobuf schema: it refers to a file {name!r}")
             path = Path(folder, name)

@@ -37,8 +37,11 @@ class NoSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A schema as the registry has it. ``kind``: AVRO, PROTOBUF or JSON; ``references``: schemas that it
-    names, by those names, each with its own before it.
+    """A schema as the registry has it.
+
+    Attributes:
+        kind: AVRO, PROTOBUF or JSON.
+        references: schemas that it names, by those names, each after its own.
     """
 
     kind: str
@@ -100,6 +103,7 @@ class Registry:
     def _get(self, place: str) -> dict[str, Any]:
         urls = [url.strip() for url in self.settings["url"].split(",")]
         for turn, pause in enumerate((*_PAUSES, None)):
+            # The next of several registries with each try, as one of them may be away.
             url = urls[turn % len(urls)]
             try:
                 return self._answer(url, place)
@@ -140,6 +144,7 @@ class Registry:
                 answer = {}
         answer = answer if isinstance(answer, dict) else {}
         reason = f"{error.code} {answer.get('message') or error.reason}"
+        # A plain 404 may be a proxy's: only the registry's own codes say that the schema is not there.
         if error.code == HTTPStatus.NOT_FOUND and answer.get("error_code") in _UNKNOWN:
             raise NoSchemaError(str(answer.get("message") or place))
         if not passes(error.code):

@@ -50,8 +50,13 @@ class Payloads:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Payloads that were read at once: ``numbers`` says which. ``arrays``: one for each field of ``struct``;
-    ``name``: of their kind of records.
+    """Payloads that were read at once.
+
+    Attributes:
+        name: the kind of their records.
+        struct: the types of the columns.
+        numbers: the numbers of these payloads among all.
+        arrays: one for each field of ``struct``.
     """
 
     name: str
