@@ -232,19 +232,50 @@ def test_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "complete" not in str(caught.value.hint)
 
 
-def test_type_on_a_group_that_cannot_have_it_is_no_incomplete_file(tmp_path: Path) -> None:
-    """A map that says it is an ENUM."""
+MAP = pa.map_(pa.string(), pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "declared", "instead", "said"),
+    [
+        (
+            MAP,
+            [("a", 1)],
+            b"\x18\x01m\x15\x02\x15\x02\x4c\x2c\x00\x00",
+            b"\x18\x01m\x15\x02\x15\x08\x4c\x4c\x00\x00",
+            r"s\.m: cannot be read as parquet: .* Enum cannot be applied",
+        ),
+        (
+            pa.struct({"a": pa.string()}),
+            {"a": "x"},
+            b"\x18\x01m\x15\x02\x00",
+            b"\x18\x01m\x15\x02\x15\x08\x00",
+            r"s\.m: cannot be read as parquet: Invalid logical type: Enum",
+        ),
+        (
+            MAP,
+            [("a", 1)],
+            b"\x25\x00\x18\x03key",
+            b"\x25\x02\x18\x03key",
+            r"s\.m\.key_value\.key: cannot be read as parquet: Map keys",
+        ),
+    ],
+    ids=["map that is an enum", "struct that is an enum", "map with optional keys"],
+)
+def test_column_that_a_footer_declares_as_what_it_cannot_be_is_named(
+    tmp_path: Path, type_: pa.DataType, value: object, declared: bytes, instead: bytes, said: str
+) -> None:
     file = tmp_path / "a.parquet"
-    pq.write_table(
-        pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), file, store_schema=False
-    )
-    is_map, is_enum = (
-        b"\x18\x01m\x15\x02\x15" + mark + b"\x00" for mark in (b"\x02\x4c\x2c\x00", b"\x08\x4c\x4c\x00")
-    )
-    file.write_bytes(file.read_bytes().replace(is_map, is_enum))
-    with pytest.raises(
-        UsageError, match=r"a\.parquet: cannot be read as parquet: .* Enum cannot be applied"
-    ) as caught:
+    struct = pa.struct({"b": pa.int64(), "m": type_})
+    table = pa.table({"id": [1], "s": pa.array([{"b": 2, "m": value}], struct)})
+    pq.write_table(table, file, store_schema=False)
+    content = file.read_bytes()
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+    assert footer.count(declared) == 1
+    changed = footer.replace(declared, instead)
+    length = len(changed).to_bytes(4, "little")
+    file.write_bytes(content[: -8 - len(footer)] + changed + length + b"PAR1")
+    with pytest.raises(UsageError, match=rf"a\.parquet: {said}") as caught:
         parquet_readers([str(file)])
     assert "complete" not in str(caught.value.hint)
 

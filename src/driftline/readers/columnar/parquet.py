@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from itertools import accumulate, chain, groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of, leaf_readings
-from driftline.core.schema.types import Struct
+from driftline.core.schema.types import Struct, dotted
 from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
@@ -34,6 +35,7 @@ from driftline.readers.columnar.rows import (
     small_together,
 )
 from driftline.readers.task import AdmissionTerms, TaskReader
+from driftline.runtime.duckdb import alone
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
 
@@ -111,7 +113,11 @@ _AGAIN = "write the file again: its footer is whole, and these values are not wh
 _HINTS = {
     "Map keys": "write its maps with required keys, as the format says",
     "cannot be applied to": "write the file again: its schema says of a column what cannot be",
+    "Invalid logical type": "write the file again: its schema says of a column what cannot be",
 }
+_OF_GROUPS = re.compile(
+    "LIST|MAP|VARIANT", re.IGNORECASE
+)  # annotations that a column with columns inside may have
 _TEXT = pa.string()
 _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
@@ -375,7 +381,37 @@ def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
         if _is_encrypted(error):
             raise UsageError(f"{path}: it is encrypted", _UNENCRYPTED) from error
         hint = next((hint for sign, hint in _HINTS.items() if sign in str(error)), WHOLE)
-        raise UsageError(f"{path}: cannot be read as parquet: {error}", hint) from error
+        column = "" if hint == WHOLE else _misdeclared(path)
+        raise UsageError(f"{path}: {column}cannot be read as parquet: {error}", hint) from error
+
+
+def _misdeclared(path: str) -> str:
+    """The first column that a footer declares as what it cannot be, with a colon behind it.
+
+    Empty if it is not found, or DuckDB is not installed: Arrow does not open such a footer.
+    """
+    if find_spec("duckdb") is None or is_stored(path) or set("*?[") & set(path):
+        return ""
+    import duckdb
+
+    columns = "name, repetition_type, num_children, concat_ws(' ', converted_type, logical_type)"
+    try:
+        with alone() as connection:
+            nodes = connection.execute(f"SELECT {columns} FROM parquet_schema(?)", [path]).fetchall()
+    except (duckdb.Error, UnicodeError):
+        return ""
+    names: list[str] = []
+    left: list[int] = []  # columns to come inside each of these
+    types: list[str] = []
+    for name, repetition, children, type_ in nodes:
+        while left and not left[-1]:
+            del names[-1], left[-1], types[-1]
+        left[-1:] = [count - 1 for count in left[-1:]] + [children or 0]
+        names, types = [*names, name], [*types, type_]
+        is_key = name == "key" and "MAP" in "".join(types[-3:-2]).upper()
+        if (children and type_ and not _OF_GROUPS.search(type_)) or (is_key and repetition == "OPTIONAL"):
+            return f"{dotted(tuple(names[1:]))}: "
+    return ""
 
 
 def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
