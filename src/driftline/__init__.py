@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from driftline.operations.alter import Altered
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
+    from driftline.operations.listing import Quarantine
     from driftline.operations.promote import Promoted
-    from driftline.operations.replay import Discarded, Quarantine, Replay
+    from driftline.operations.replay import Discarded, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.undo import Undone
     from driftline.operations.view import View
@@ -82,7 +83,8 @@ _MODULES = {
     "operations.history": ("History",),
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),
-    "operations.replay": ("Discarded", "Quarantine", "Replay"),
+    "operations.listing": ("Quarantine",),
+    "operations.replay": ("Discarded", "Replay"),
     "operations.resolve": ("Resolved",),
     "operations.undo": ("Undone",),
     "operations.view": ("View",),

@@ -17,7 +17,7 @@ from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, 
 from driftline.core.settings.table import Settings
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import MalformedRecord, Observation, Tally
-from driftline.operations.replay import Quarantine, RejectGroup
+from driftline.operations.listing import Quarantine, RejectGroup
 from driftline.report import drift, tables, text
 from driftline.verify import Mismatch, Verdict
 

@@ -1,4 +1,4 @@
-"""Rows in Arrow are the same from DuckDB, which needs no Java, and from Spark."""
+"""Rows in Arrow, and a quarantine's listing, are the same from DuckDB, which needs no Java, and from Spark."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
+from driftline.operations import listing
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark, duckdb_sql
 from lake.formats import VARIANTS, database, declare
 from servers.machine import lacking
@@ -304,3 +305,40 @@ def test_no_java_is_started(lake: Lake, table_name: str) -> None:
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"table {table_name} struct 1" in done.stdout
+
+
+def listed(table: Table) -> listing.Quarantine:
+    """The quarantine as both engines list it, alike."""
+    found = listing.by_duckdb(without_spark(table.lake), table.name)
+    assert found is not None
+    assert found == table.quarantine()
+    return found
+
+
+def test_listing_of_a_quarantine_without_java_is_that_of_spark(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, files = lake.table(table_name), [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    files[0].write_text('{"id": 1, "n": 5}\n{"id": 2, "n": "x"}\n{"id": 4, "more": true}\n{"id": 5')
+    files[1].write_text('{"id": 7, "n": 1}\n{"id": 8, "n": "z"}\nno JSON\n{"id": 17')
+    table.ingest(files[0], settings={"policy": "strict", "hints": {"id": "long", "n": "long"}})
+    assert listed(table).waiting == 3
+    table.ingest(files[1])
+    table.ingest([{"id": 9, "n": "of Python"}])
+    groups = {group.path: (group.count, group.place, group.last_place) for group in listed(table).groups}
+    assert groups["n"] == (3, f"{files[0]}:2", "records:1")
+    table.discard_quarantine("a.jsonl")
+    table.replay(settings={"policy": "preserve"})
+    found = listed(table)
+    assert (found.waiting, found.replayed, found.discarded) == (2, 2, 3)
+    table.restore_quarantine("a.jsonl")
+    assert listed(table).waiting == 5
+
+
+def test_quarantine_of_no_table_and_empty_one_are_listed_without_java(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    assert listing.by_duckdb(without_spark(lake), table_name) is None
+    table.ingest([{"a": 1}], key="id")
+    assert listed(table).waiting == 1
+    lake.table(f"{table_name}_other").ingest([{"id": 1}])
+    assert listed(lake.table(f"{table_name}_other")) == listing.Quarantine(f"{table_name}_other")

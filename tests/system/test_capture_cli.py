@@ -95,7 +95,9 @@ def test_exit_codes_and_errors(done, name):
 
 def test_each_batch_is_reported_and_then_all(done):
     lines = done["all"].out.splitlines()
-    assert lines[0] == "shop.orders  orders 0  2 records read, 2 written"
+    assert lines[0] == "orders  checkpoint lake/_captures/shop.orders/orders"
+    assert lines[1] == "shop.orders  orders 0  2 records read, 2 written"
+    assert not any("checkpoint" in line for line in lines[1:])
     assert any(line.startswith("  price → price_string string") for line in lines)
     assert lines[-1] == "orders  2 batches, 4 records, 1 in quarantine, 3 changes, nothing left"
     assert done["nothing new"].out == "orders  0 batches, 0 records, 0 in quarantine, 0 changes\n"
@@ -150,7 +152,7 @@ def test_the_log_is_one_object_a_line(done):
     assert batch["changes"] == {"new": 2, "sibling": 1, "quarantine": 1}
     phases = [line["message"] for line in lines if line["event"] == "phase"]
     assert any(phase.startswith("orders: ") for phase in phases) and phases.count("starting Spark") == 1
-    assert done["log"].out.startswith("shop.log  orders 0  4 records read")
+    assert done["log"].out.splitlines()[1].startswith("shop.log  orders 0  4 records read")
     *_, error = map(json.loads, done["log of an error"].err.splitlines())
     assert (error["level"], error["error"], error["exit_code"]) == ("error", "UsageError", 2)
 

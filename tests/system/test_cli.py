@@ -7,12 +7,14 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from answering import Commands, Done
 from json_output import faults
+from servers.machine import lacking
 
 DAY_1 = """\
 {"id": 1, "price": 19.9, "who": {"id": 7}, "at": "2026-03-02T08:00:00.25Z"}
@@ -131,6 +133,19 @@ def test_metadata_need_no_java(done, here, argv):
     assert "price_string" in told.out
     if argv[0] == "schema":
         assert told.out == done["schema"].out
+
+
+def test_quarantine_is_listed_without_java(done, here):
+    if find_spec("duckdb_extension_iceberg") is None:
+        lacking("DuckDB's extension for Iceberg", "pip install 'driftline[duckdb]'")
+    without = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+    told = call(here, "-c", without, "quarantine", "shop.orders", JAVA_HOME=str(here / "none"))
+    assert (told.code, told.err) == (0, "")
+    assert told.out.startswith("shop.orders  1 record in quarantine\n")
+    assert "in/2.jsonl:2" in told.out
+    missing = call(here, "-c", without, "quarantine", "shop.order", JAVA_HOME=str(here / "none"))
+    assert (missing.code, missing.out) == (2, "")
+    assert "there is no table shop.order in" in missing.err
 
 
 def test_a_plan_writes_nothing(done):

@@ -192,6 +192,11 @@ class CaptureQuery(StreamingQuery):
         with self._runner.busy:
             super().stop()
 
+    @property
+    def checkpoint(self) -> str:
+        """The folder in which the capture keeps its progress, or its URI."""
+        return self._runner.capture.checkpoint.place
+
     def lag(self, epoch: int) -> int | None:
         """The number of offsets still to come after a micro-batch; None if Spark does not report it.
 

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -63,6 +64,7 @@ class Running:
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     lag: int | None = None
     lost: int = 0
+    checkpoint: str = ""
     hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
@@ -80,6 +82,7 @@ class Running:
         """Show each batch, and their sum at the end. Raises the error that ended the query."""
         from driftline.cli.terminal import show
 
+        self.checkpoint = query.checkpoint
         try:
             while batch := self._next(query):
                 self._show(batch)
@@ -118,8 +121,11 @@ class Running:
         self.health.seen(mark, doing, idle=not query.status["isTriggerActive"])
 
     def _show(self, batch: Batch) -> None:
+        from rich.text import Text
+
         from driftline.cli.terminal import put, show
         from driftline.report import findings, text
+        from driftline.report.lines import clean, from_folder
 
         result = batch.result
         batch_counts = (1, result.rows_read, result.rows_quarantined, findings.schema_changes(result))
@@ -132,6 +138,9 @@ class Running:
         if self.json:
             put(batch.to_dict())
         else:
+            if self.counts[0] == 1:
+                where = clean(from_folder(self.checkpoint, Path.cwd()))
+                show(Text.assemble((f"{self.name}  ", "bold"), f"checkpoint {where}"))
             title = f"{self.name} {batch.epoch}"
             show(text.batch(result, title, hints_before=self.hints, more_hints=self.more_hints))
             show(text.lost(batch.lost))

@@ -285,8 +285,11 @@ def quarantine(
     from driftline.report import drift
 
     _check(replay=replay, export=export, discard=discard, restore=restore, source=source)
+    writes = replay or discard or restore
+    if not (writes or export) and (listed := context.obj.waiting(table)):
+        put(listed.to_dict()) if json else show(drift.quarantine(listed))
+        return
     with Progress() as progress:
-        writes = replay or discard or restore
         of_table = context.obj.open(progress, table=table, writes=writes).table(table)
         if replay:
             settings = context.obj.config.tables.get(table, {})

@@ -25,7 +25,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "plan": ("ingest.result.ResultJson",),
     "promote": ("operations.promote.PromotedJson",),
     "quarantine": (
-        "operations.replay.QuarantineJson",
+        "operations.listing.QuarantineJson",
         "operations.replay.ReplayJson",
         "operations.replay.DiscardedJson",
         "cli.evolution.ExportedJson",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from driftline.formats.home import Relocation
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
+    from driftline.operations.listing import Quarantine
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
@@ -193,6 +194,20 @@ class Invocation:
         embedded.check_open(writes=False)
         with query(embedded.in_duckdb(sql), sql) as batches:
             yield batches
+
+    def waiting(self, table: str) -> Quarantine | None:
+        """The records in the table's quarantine, without Java; None if that takes Spark.
+
+        Raises UsageError if there is no such table.
+        """
+        from driftline.operations.listing import by_duckdb  # late: the other commands do without
+
+        if (embedded := self._embedded) is None:
+            return None
+        embedded.check_open(writes=False)
+        self._must_exist()
+        self._must_have(table)
+        return by_duckdb(embedded, table)
 
     @property
     def writes(self) -> str:

@@ -29,12 +29,14 @@ from driftline.formats.lakes import OfflineTable
 from driftline.ingest import attempts
 from driftline.ingest.result import Result
 from driftline.lake.check import checked
+from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
+from driftline.operations.listing import Quarantine
 from driftline.operations.promote import Promoted, promote
-from driftline.operations.replay import Discarded, Quarantine, Replay, discard, export, listed, replay
+from driftline.operations.replay import Discarded, Replay, discard, export, listed, replay
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
 from driftline.operations.view import View, view, view_note
@@ -359,11 +361,14 @@ class Table(Shown):
         )
 
     def quarantine(self) -> Quarantine:
-        """The records that were not accepted and wait, by reason.
+        """The records that were not accepted and wait, by reason. DuckDB, where it is installed, lists them
+        without Java.
 
         Raises UsageError if there is no such table.
         """
-        return listed(self.format)
+        embedded = self.lake.embedded
+        waiting = None if embedded is None else listing.by_duckdb(embedded, self.name)
+        return listed(self.format) if waiting is None else waiting
 
     def export_quarantine(self, file: str | os.PathLike[str]) -> int:
         """Write the waiting records of the quarantine as JSON lines, each with its reason; returns their

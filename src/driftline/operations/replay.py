@@ -1,4 +1,4 @@
-"""Lists, exports, replays and discards the records in a table's quarantine.
+"""Lists, exports, replays and discards the records in a table's quarantine, by Spark.
 
 A replay has a number, which its rows in the quarantine carry; the table keeps the last number it has. So
 each record is taken once, even if a replay dies, and waiting records can be distinguished from taken ones.
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from driftline.core.history.batch_properties import BatchIsInError
 from driftline.errors import DataError, UsageError, no_table
@@ -23,9 +21,10 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Retry, is_conflict
 from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.result import Result, ResultJson
+from driftline.operations.listing import Quarantine, by_spark
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import IS_DISCARDED, Pending, quarantined
-from driftline.quarantine.replays import DISCARDED, REPLAY, replay_token
+from driftline.quarantine.pending import Pending, quarantined
+from driftline.quarantine.replays import DISCARDED, IS_DISCARDED, REPLAY, replay_token
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
 from driftline.sql.quoting import literal, name
@@ -46,35 +45,6 @@ def explaining(place: str) -> Iterator[None]:
         raise java_ended(error) or DataError(f"{place}: {message}", hint) from error
 
 
-LISTED = 100  # groups
-_SAMPLE = 500  # characters of a record
-
-
-class RejectGroupJson(TypedDict):
-    """Records that wait for one reason. ``path`` null: it is not a field's."""
-
-    reason: str
-    path: str | None
-    table_type: str | None
-    incoming_type: str | None
-    count: int
-    sample: str
-    seen_in: str
-    last_seen_in: str
-    first: str
-    last: str
-
-
-class QuarantineJson(TypedDict):
-    """The records of a table's quarantine, by reason."""
-
-    table: str
-    waiting: int
-    replayed: int
-    discarded: int
-    groups: list[RejectGroupJson]
-
-
 class ReplayJson(TypedDict):
     """The outcome of a replay."""
 
@@ -84,62 +54,6 @@ class ReplayJson(TypedDict):
     not_records: int
     held: int
     batches: list[ResultJson]
-
-
-@dataclass(frozen=True, slots=True)
-class RejectGroup:
-    """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin; ``last_place``:
-    that of the last one.
-    """
-
-    reason: str
-    path: str
-    table_type: str
-    incoming_type: str
-    count: int
-    sample: str
-    place: str
-    first: datetime
-    last: datetime
-    last_place: str = ""
-
-    def to_dict(self) -> RejectGroupJson:
-        """The form that `--json` prints."""
-        return {
-            "reason": self.reason,
-            "path": self.path or None,
-            "table_type": self.table_type or None,
-            "incoming_type": self.incoming_type or None,
-            "count": self.count,
-            "sample": self.sample,
-            "seen_in": self.place,
-            "last_seen_in": self.last_place,
-            "first": self.first.isoformat(),
-            "last": self.last.isoformat(),
-        }
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Quarantine(Shown):
-    """The contents of a table's quarantine: ``waiting`` records by reason, and the numbers of those that were
-    replayed or ``discarded``.
-    """
-
-    table: str
-    waiting: int = 0
-    replayed: int = 0
-    discarded: int = 0
-    groups: tuple[RejectGroup, ...] = ()
-
-    def to_dict(self) -> QuarantineJson:
-        """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "waiting": self.waiting,
-            "replayed": self.replayed,
-            "discarded": self.discarded,
-            "groups": [group.to_dict() for group in self.groups],
-        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -205,53 +119,7 @@ def listed(table: CatalogTable) -> Quarantine:
     pending = pending_of(table)
     if pending is None:
         return Quarantine(table.name)
-    rows = pending.rows().selectExpr("*", f"{pending.waits} as waits", f"{IS_DISCARDED} as discarded")
-    keys = [F.coalesce(column, F.lit("")).alias(column) for column in ("path", "table_type", "incoming_type")]
-    # Places in a text are no reasons of their own.
-    alike = F.regexp_replace("reason", "[0-9]+", "0").alias("alike")
-    first = F.min_by(F.struct("reason", "raw", *_PLACE), F.struct("quarantined_at", *_PLACE)).alias("one")
-    newest = F.max_by(F.struct(*_PLACE), F.struct("quarantined_at", *_PLACE)).alias("newest")
-    groups = (
-        rows.groupBy("waits", alike, *keys)
-        .agg(
-            F.count("*").alias("n"),
-            first,
-            newest,
-            F.min("quarantined_at").alias("first"),
-            F.max("quarantined_at").alias("last"),
-        )
-        .orderBy(F.desc("waits"), F.desc("n"))
-        .limit(LISTED)
-    )
-    reasons = groups.collect()  # reasons, not records
-    counts = rows.selectExpr(
-        "count_if(waits)", "count_if(not waits and not discarded)", "count_if(discarded)"
-    )
-    waits, replayed, discarded = counts.collect()[0]
-    return Quarantine(
-        table.name,
-        waits,
-        replayed,
-        discarded,
-        tuple(
-            RejectGroup(
-                row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
-                (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first.astimezone(UTC), row.last.astimezone(UTC),
-                _place(row.newest),
-            )
-            for row in reasons
-            if row.waits
-        ),
-    )  # fmt: skip
-
-
-_PLACE = ("source", "line", "topic", "partition", "offset")
-
-
-def _place(row: Any) -> str:
-    if row.topic is not None:
-        return f"{row.topic}/{row.partition}:{row.offset}"
-    return f"{row.source or ''}:{row.line}" if row.line else row.source or ""
+    return by_spark(table.name, pending.rows(), pending.reached)
 
 
 def export(table: CatalogTable, file: Path) -> int:

@@ -15,7 +15,7 @@ from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Retry, rewriting
 from driftline.observe.json_lines import Why
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.replays import DISCARDED, REPLAY, last_replay
+from driftline.quarantine.replays import REPLAY, last_replay, waits
 from driftline.readers.deletes import NO_RECORD
 from driftline.readers.json.rows import Run
 from driftline.readers.kafka.keys import MessageTexts, with_keys, without_keys
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 # Text that is no JSON record stays so, whatever the table becomes.
 _NO_COLUMNS = "'no columns yet'"
 RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
-IS_DISCARDED = f"coalesce({REPLAY} = {DISCARDED}, false)"
 
 
 @dataclass(slots=True)
@@ -69,9 +68,7 @@ class Pending:
     @property
     def waits(self) -> str:
         """SQL that is true of a row that still waits."""
-        # The table commits a replay's number with its rows. A number it has not reached is of a replay that
-        # died after it marked the rows, so they still wait.
-        return f"coalesce({REPLAY} > {self.reached}, true)"
+        return waits(self.reached)
 
     @property
     def settled(self) -> str:

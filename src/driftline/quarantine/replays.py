@@ -14,12 +14,20 @@ REPLAY = "replay"  # the column of the quarantine
 # No replay has this number, so earlier versions, too, see that the record does not wait. `--restore` only
 # takes the mark away.
 DISCARDED = 0
+IS_DISCARDED = f"coalesce({REPLAY} = {DISCARDED}, false)"  # SQL
 
 
 def replay_token(quarantine: State, number: int) -> Token:
     """The token of a replay: its number is the epoch, and the quarantine is the stream."""
     stream = str(quarantine.uuid)
     return Token(f"replay:{stream[:8]}", stream, number)
+
+
+def waits(reached: int) -> str:
+    """SQL that is true of a row that waits, where the table has the replays up to ``reached``."""
+    # The table commits a replay's number with its rows. A number it has not reached is of a replay that died
+    # after it marked the rows, so they still wait.
+    return f"coalesce({REPLAY} > {reached}, true)"
 
 
 def last_replay(quarantine: State, properties: Mapping[str, str]) -> int:

@@ -18,8 +18,9 @@ from driftline.report.text import batch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from driftline.operations.listing import Quarantine, RejectGroup
     from driftline.operations.promote import Promoted
-    from driftline.operations.replay import Discarded, Quarantine, RejectGroup, Replay
+    from driftline.operations.replay import Discarded, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.view import View
 

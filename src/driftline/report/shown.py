@@ -6,7 +6,8 @@ from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
-from driftline.operations.replay import Discarded, Quarantine, Replay
+from driftline.operations.listing import Quarantine
+from driftline.operations.replay import Discarded, Replay
 from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
