@@ -17,7 +17,7 @@ from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError
 from driftline.formats import commit as retry
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.alterable import DuckLakeDraft
+from driftline.formats.ducklake.alteration import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction

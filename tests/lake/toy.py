@@ -135,9 +135,13 @@ class ToyTable(base.CatalogTable):
     parts_of = None
 
     def __init__(self, spark: SparkSession, location: ToyLocation, name: str) -> None:
-        self.spark = spark
+        self.session = spark
         self.name = name
         self.location = location
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.session
 
     @property
     def folder(self) -> Path:

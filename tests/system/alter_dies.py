@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from driftline import cli
-from driftline.formats.ducklake import alterable as ducklake
+from driftline.formats.ducklake import alteration as ducklake
 from driftline.formats.iceberg import alterable as iceberg
 from driftline.runtime.bare_java import BareJava
 

@@ -477,7 +477,10 @@ class CatalogTable(AlterableTable, Protocol):
     operations ask.
     """
 
-    spark: SparkSession
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that reads and writes the rows."""
+        ...
 
     @property
     def blank(self) -> Definition:

@@ -133,11 +133,9 @@ class EmbeddedLake:
         if names is None or f"{name}{VIEW_SUFFIX}" in names:
             raise NeedsSpark("its view is made anew")
         if self.ducklake is not None:
-            from driftline.formats.ducklake.alterable import (
-                AlterableDuckLakeTable,  # late: as all of a format
-            )
+            from driftline.formats.ducklake.table import DuckLakeTable  # late: as all of a format
 
-            return nullcontext(AlterableDuckLakeTable(self.database(), name))
+            return nullcontext(DuckLakeTable(None, self.database(), name))
         from driftline.formats.iceberg.bare import alterable
 
         return alterable(Path(self.folder), CATALOG, name, durable=self.durable)

@@ -28,7 +28,7 @@ from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Field, Primitive, Schema, dotted
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.ducklake.inlined import duckdb_type
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, find, latest, live, state_of
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, find, latest, live, load_again, state_of
 from driftline.formats.ducklake.types import ColumnRow
 from driftline.runtime.duckdb import instance
 
@@ -250,6 +250,16 @@ def layout(connection: Connection, table: int, snapshot: int, schema: Schema) ->
     )
     spec, partition = current or (None, ())
     return CatalogLayout(partition, keys, spec, _expressions(keys, schema, str(table)))
+
+
+def with_layout(
+    connection: Connection, name: str, known: LakeState | None = None
+) -> tuple[LakeState, CatalogLayout]:
+    """Load the present table, or take the ``known`` state if it is that, with the layout of its files."""
+    state = load_again(connection, name, known)
+    if state.table is None or state.snapshot is None:
+        return state, CatalogLayout()
+    return state, layout(connection, state.table.id, state.snapshot, state.schema)
 
 
 def partition_id_of(connection: Connection, table: int, snapshot: int) -> int | None:

@@ -17,13 +17,11 @@ from urllib.parse import unquote
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
 from driftline.errors import DataError, no_table
 from driftline.formats.base import State
-from driftline.formats.ducklake.alterable import AlterableDuckLakeTable
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, duckdb_type, for_spark
 from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
-from driftline.formats.ducklake.snapshot import load
-from driftline.formats.ducklake.types import read_type, readable, rows_of, spark_name, to_sql
+from driftline.formats.ducklake.snapshot import DuckLakeHandle, load
+from driftline.formats.ducklake.types import read_type, rows_of, spark_name, to_sql
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.duckdb import instance
 from driftline.runtime.duckdb import literal as duckdb_literal
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
+    from driftline.formats.ducklake.catalog import Connection
     from driftline.formats.ducklake.types import ColumnRow
 
 
@@ -428,78 +427,54 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     return said
 
 
-class DuckLakeReader(AlterableDuckLakeTable):
-    """Loads and reads one table of one DuckLake, by ``name``, ``namespace.table``."""
+def read_table(table: DuckLakeHandle, snapshot: int | None = None) -> DataFrame:
+    """Read the table's rows, as they are now or were at a snapshot. Raises UsageError without a table."""
 
-    def __init__(self, spark: SparkSession, catalog: CatalogDatabase, name: str) -> None:
-        super().__init__(catalog, name)
-        self.spark = spark
+    def look(connection: Connection) -> Scan:
+        """Scan the table at the snapshot."""
+        state = load(connection, table.name, snapshot)
+        if not state.exists:
+            raise no_table(table.name)
+        return scan(connection, state)
 
-    def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now or were at a snapshot."""
+    return read(table.spark, table.catalog.read(look), table.name)
 
-        def look(connection: Connection) -> Scan:
-            """The scan of the table at the snapshot."""
-            state = load(connection, self.name, snapshot)
-            if not state.exists:
-                raise no_table(self.name)
-            return scan(connection, state)
 
-        return read(self.spark, self.catalog.read(look), self.name)
+def read_files(table: DuckLakeHandle, paths: Sequence[str], snapshot: int) -> DataFrame:
+    """Read the rows of some of the table's files, whose ``paths`` are below its folder."""
 
-    def read_files(self, paths: Sequence[str], snapshot: int) -> DataFrame:
-        """The rows of some of the table's files, whose ``paths`` are below its folder."""
-
-        def look(connection: Connection) -> Scan:
-            """The scan of these files alone."""
-            state = load(connection, self.name, snapshot)
-            if state.table is None:
-                raise no_table(self.name)
-            return scan(connection, state).of({state.table.folder + path for path in paths})
-
-        return read(self.spark, self.catalog.read(look), self.name)
-
-    def read_readable(self) -> DataFrame:
-        """The table's rows as they are now, without what Spark cannot read."""
-        return self.read_as(readable(self.load().schema))
-
-    def read_as(self, schema: Schema) -> DataFrame:
-        """The table's rows, as they would be with another schema."""
-
-        def look(connection: Connection) -> Scan:
-            """The scan of the table's files under the other schema."""
-            state = load(connection, self.name)
-            rows = rows_of(schema, state.schema, state.columns, self.name)
-            return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
-
-        return read(self.spark, self.catalog.read(look), self.name)
-
-    def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others appended between two states of the table; None if they did more."""
-
-        def look(connection: Connection) -> Scan | None:
-            """The scan of the files added between the snapshots; None if there were other changes."""
-            first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
-            return last.beyond(first)
-
-        added = self.catalog.read(look)
-        return None if added is None else read(self.spark, added, self.name)
-
-    def holds(self, paths: Sequence[str]) -> bool:
-        """True if the table has all of these files now."""
-        state = self.load()
+    def look(connection: Connection) -> Scan:
+        """Scan these files alone."""
+        state = load(connection, table.name, snapshot)
         if state.table is None:
-            return not paths
-        listed = ", ".join("?" * len(paths))
-        table = state.table.id
-        rows = self.catalog.read(
-            lambda connection: connection.rows(
-                f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
-                f"AND path IN ({listed})",
-                paths,
-            )
-        )
-        return len(rows) == len(paths)
+            raise no_table(table.name)
+        return scan(connection, state).of({state.table.folder + path for path in paths})
+
+    return read(table.spark, table.catalog.read(look), table.name)
+
+
+def read_as(table: DuckLakeHandle, schema: Schema) -> DataFrame:
+    """Read the table's rows, as they would be with another schema."""
+
+    def look(connection: Connection) -> Scan:
+        """Scan the table's files under the other schema."""
+        state = load(connection, table.name)
+        rows = rows_of(schema, state.schema, state.columns, table.name)
+        return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
+
+    return read(table.spark, table.catalog.read(look), table.name)
+
+
+def read_between(table: DuckLakeHandle, before: State, now: State) -> DataFrame | None:
+    """Read the rows that others appended between two states of the table; None if they did more."""
+
+    def look(connection: Connection) -> Scan | None:
+        """Scan the files added between the snapshots; None if there were other changes."""
+        first, last = (scan(connection, load(connection, table.name, s.snapshot)) for s in (before, now))
+        return last.beyond(first)
+
+    added = table.catalog.read(look)
+    return None if added is None else read(table.spark, added, table.name)
 
 
 _HIVE_NULLS = ("null", "__hive_default_partition__")

@@ -1,4 +1,4 @@
-"""A DuckLake table as its catalog describes it at one snapshot, and the files it has ingested."""
+"""A DuckLake table as its catalog describes it at one snapshot, and the source files it has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from driftline.core.schema.naming import table_parts
 from driftline.core.schema.types import Schema
-from driftline.errors import DataError
+from driftline.errors import DataError, NeedsSpark
 from driftline.formats.base import REMEMBERED, State
+from driftline.formats.ducklake.catalog import CatalogDatabase, NoLakeError
 from driftline.formats.ducklake.types import COMMENT, ColumnRow, schema_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from driftline.formats.ducklake.catalog import Connection
 
 MAPPING = "driftline.mapping"  # the tag that `mapping` keeps its own book in
@@ -43,6 +46,44 @@ class LakeState(State):
 
     table: TableRow | None = None
     columns: tuple[ColumnRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeHandle:
+    """One table of one DuckLake, existing or not: what its readers, alterations and transactions hold.
+
+    Attributes:
+        catalog: the lake's database.
+        name: ``namespace.table``.
+        session: of Spark; None without Spark.
+    """
+
+    catalog: CatalogDatabase
+    name: str
+    session: SparkSession | None = None
+
+    def __post_init__(self) -> None:
+        split(self.name)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session. Raises NeedsSpark if there is none."""
+        if self.session is None:
+            raise NeedsSpark(f"the rows of {self.name}")
+        return self.session
+
+    def load(self, snapshot: int | None = None) -> LakeState:
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
+        nothing = LakeState(Schema(), {}, None, False)
+        if not self.catalog.exists():
+            return nothing
+        try:
+            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+        except NoLakeError:
+            # A Postgres database exists before its first commit makes it a lake.
+            if self.catalog.kind != "postgres":
+                raise
+            return nothing
 
 
 def latest(connection: Connection) -> int:

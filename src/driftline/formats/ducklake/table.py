@@ -1,4 +1,4 @@
-"""One table of a DuckLake."""
+"""One table of a DuckLake, with its rows if it has Spark."""
 
 from __future__ import annotations
 
@@ -12,38 +12,87 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.errors import no_table
-from driftline.formats.base import LastBatch, State
-from driftline.formats.ducklake.alterable import new_layout
-from driftline.formats.ducklake.catalog import Connection
+from driftline.formats.base import CatalogTable, LastBatch, State
+from driftline.formats.ducklake.alteration import DuckLakeAlteration, new_layout, rename_table
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.files import local
-from driftline.formats.ducklake.layout import FORMAT, laid, versions_of
-from driftline.formats.ducklake.read import DuckLakeReader
+from driftline.formats.ducklake.layout import FORMAT, laid, parts_of, versions_of
+from driftline.formats.ducklake.read import read_as, read_between, read_table
 from driftline.formats.ducklake.reverting import last_batch
-from driftline.formats.ducklake.snapshot import LakeState, load, split, taken
+from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, load, split, taken
 from driftline.formats.ducklake.statistics import table_statistics
-from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake.types import defaults_ever, readable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.changes.text import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.definition import Laid
+    from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.ducklake.transaction import DuckLakeTransaction
 
 
-class DuckLakeTable(DuckLakeReader):
-    """One table of one DuckLake, by ``name``, ``namespace.table``; nothing is created before a commit."""
+class DuckLakeTable(CatalogTable):
+    """One table of one DuckLake, by ``name``, ``namespace.table``; nothing is created before a commit.
+
+    Without Spark it can be altered and renamed; whatever touches rows raises NeedsSpark.
+    """
 
     blank = Definition(format_version=FORMAT)
 
+    def __init__(self, spark: SparkSession | None, catalog: CatalogDatabase, name: str) -> None:
+        self.handle = DuckLakeHandle(catalog, name, spark)
+        self.catalog = catalog
+        self.name = name
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session. Raises NeedsSpark if there is none."""
+        return self.handle.spark
+
+    @property
+    def parts_of(self) -> PartsOf:
+        """The function that parses a sort expression."""
+        return parts_of
+
     def with_rows(self) -> DuckLakeTable:
-        """The table itself."""
+        """The table itself. Raises NeedsSpark without Spark."""
+        _ = self.spark
         return self
 
     def sibling(self, name: str) -> Self:
         """Another table of the same lake."""
-        return type(self)(self.spark, self.catalog, name)
+        return type(self)(self.handle.session, self.catalog, name)
+
+    def load(self, snapshot: int | None = None) -> LakeState:
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
+        return self.handle.load(snapshot)
+
+    def definition(self) -> Definition:
+        """The table's present definition. Raises UsageError if there is no table."""
+        return self.alteration().before
+
+    def alteration(self) -> DuckLakeAlteration:
+        """Begin a change of the table's present definition. Raises UsageError if there is no table."""
+        return DuckLakeAlteration.of(self.handle)
+
+    def rename(self, name: str) -> None:
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+        rename_table(self.handle, name)
+
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """Return the table's rows, as they are now or were at a snapshot."""
+        return read_table(self.handle, snapshot)
+
+    def read_readable(self) -> DataFrame:
+        """Return the table's present rows, without what Spark cannot read."""
+        return read_as(self.handle, readable(self.load().schema))
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """Return the rows that others appended between two states of the table; None if they did more."""
+        return read_between(self.handle, before, now)
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
         """The source files among these, by their fingerprints, that the table has taken."""
@@ -54,15 +103,17 @@ class DuckLakeTable(DuckLakeReader):
         return self.catalog.read(lambda connection: taken(connection, table, files))
 
     def transaction(self, state: State, new_definition: Definition | None = None) -> DuckLakeTransaction:
-        """A transaction on the table; one that does not exist is created by its definition."""
+        """Begin a transaction on the table; one that does not exist is created by its definition."""
+        from driftline.formats.ducklake.transaction import DuckLakeTransaction
+
         assert isinstance(state, LakeState)
         if state.exists:
-            return DuckLakeTransaction.on(self, state)
+            return DuckLakeTransaction.on(self.handle, state)
         assert new_definition is not None
         keys = new_layout(new_definition, self.name)
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
-        return DuckLakeTransaction(self, None, new_definition.schema, folder, keys)
+        return DuckLakeTransaction(self.handle, None, new_definition.schema, folder, keys)
 
     def versions(self) -> Versions:
         """The versions of the table's definition, which the catalog keeps as long as their snapshots.
@@ -100,10 +151,6 @@ class DuckLakeTable(DuckLakeReader):
         """The catalog's statistics for the columns of ``schema``. Raises UsageError if there is no table."""
         return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
 
-    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """None: files of a DuckLake may be merged since."""
-        return None
-
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The known defaults that columns have had, by column id."""
         state = self.load()
@@ -111,10 +158,6 @@ class DuckLakeTable(DuckLakeReader):
             return {}
         table = state.table.id
         return self.catalog.read(lambda connection: defaults_ever(connection, table))
-
-    def branches(self) -> dict[str, set[int]]:
-        """A DuckLake has none."""
-        return {}
 
     def laid(self) -> list[Laid]:
         """The data files by partition spec."""
@@ -133,18 +176,10 @@ class DuckLakeTable(DuckLakeReader):
         """UUIDs, which Spark does not read from DuckLake's files."""
         return frozenset({UUID})
 
-    def row_ids(self, changed: str) -> list[str]:
-        """None: DuckLake identifies rows by their files."""
-        return []
-
     @property
     def new_row_ids(self) -> str:
         """A sentence for people: rows that are rewritten get new ids."""
         return "all rows get new row ids: a DuckLake numbers the rows of each new file"
-
-    def fillable(self, schema: Schema) -> Schema:
-        """The schema: Spark writes all of it."""
-        return schema
 
     def readable(self, schema: Schema) -> Schema:
         """The schema without the columns, and fields in them, of types that Spark cannot read."""

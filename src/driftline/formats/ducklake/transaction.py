@@ -47,9 +47,10 @@ from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
-from driftline.formats.ducklake.layout import CatalogLayout, top_column
+from driftline.formats.ducklake.layout import CatalogLayout, top_column, with_layout
+from driftline.formats.ducklake.read import read_between, read_files, read_table
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState
+from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
 from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
 from driftline.formats.ducklake.write import check_required, duckdb_folder, write
 from driftline.runtime.duckdb import literal
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
@@ -259,7 +259,7 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     def __init__(
         self,
-        table: DuckLakeReader,
+        table: DuckLakeHandle,
         base: LakeState | None,
         schema: Schema,
         folder: str,
@@ -284,7 +284,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._deletes: DeletesTable | None = None  # those that are remembered
 
     @classmethod
-    def on(cls, table: DuckLakeReader, state: State) -> DuckLakeTransaction:
+    def on(cls, table: DuckLakeHandle, state: State) -> DuckLakeTransaction:
         """A transaction on an existing table.
 
         Raises CommitConflict if the table is no longer in this ``state``.
@@ -294,7 +294,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         def look(connection: Connection) -> tuple[LakeState, CatalogLayout]:
             """The table as it is now. Raises UsageError where it cannot be written."""
             connection.check_writable()
-            return table.with_layout(connection, state)
+            return with_layout(connection, table.name, state)
 
         now, keys = table.catalog.read(look)
         if now.table is None or not state.fits(now):
@@ -451,7 +451,7 @@ class DuckLakeTransaction(UpkeepTransaction):
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
-        return self.table.read(self.base.snapshot)
+        return read_table(self.table, self.base.snapshot)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number."""
@@ -530,7 +530,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         """
         assert self.base is not None
         assert transaction.base is not None
-        appended = self.table.appended(self.base, transaction.base)
+        appended = read_between(self.table, self.base, transaction.base)
         schema, self._intent.schema = self._intent.schema, self._intent.written or self._intent.schema
         files, folders = list(self._intent.files), list(self._folders)
         try:
@@ -557,7 +557,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         """The rows that the committed transaction wrote."""
         if self.snapshot is None:
             return None
-        return self.table.read_files([file.path for file in self._intent.files], self.snapshot)
+        return read_files(self.table, [file.path for file in self._intent.files], self.snapshot)
 
     def undo(self) -> bool:
         """Remove the files of a committed transaction from the table; False if it no longer has them, or has
@@ -569,7 +569,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         if not now.exists:
             return True
         paths = tuple(file.path for file in self._intent.files)
-        if not self.table.holds(paths):
+        if not self._holds(now, paths):
             return False
         intent = TableCommit(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
         message = CommitMessage(AUTHOR, "takes a failed batch out again", self._summary)
@@ -577,6 +577,19 @@ class DuckLakeTransaction(UpkeepTransaction):
             lambda connection: commit(connection, [intent], message), partial(landed, message=message)
         )
         return True
+
+    def _holds(self, now: LakeState, paths: Sequence[str]) -> bool:
+        """True if the table, as it is ``now``, has all of these files."""
+        assert now.table is not None
+        table, listed = now.table.id, ", ".join("?" * len(paths))
+        rows = self.table.catalog.read(
+            lambda connection: connection.rows(
+                f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
+                f"AND path IN ({listed})",
+                paths,
+            )
+        )
+        return len(rows) == len(paths)
 
     def _message(self) -> CommitMessage:
         rows = sum(file.rows for file in self._intent.files)

@@ -1,7 +1,4 @@
-"""Alters and renames one DuckLake table by SQL on its catalog, without Spark.
-
-Each alteration of its definition is one snapshot.
-"""
+"""Alterations of a DuckLake table by SQL on its catalog, without Spark: each is one snapshot."""
 
 from __future__ import annotations
 
@@ -9,100 +6,41 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
 from driftline.core.schema.definition import Definition, SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
-from driftline.errors import DataError, NeedsSpark, no_table
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
+from driftline.errors import DataError, no_table
+from driftline.formats.ducklake.catalog import Connection
 from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.inlined import inlined_rows
-from driftline.formats.ducklake.layout import CatalogLayout, check, definition, layout, parts_of
+from driftline.formats.ducklake.layout import CatalogLayout, check, definition, with_layout
+from driftline.formats.ducklake.read import read_as
 from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, load, load_again, split
+from driftline.formats.ducklake.snapshot import LIVE, DuckLakeHandle, LakeState, TableRow, split
 from driftline.formats.ducklake.types import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.base import CatalogTable, LastBatch
-    from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.base import LastBatch
     from driftline.formats.ducklake.files import DeleteFile, ReturningFile
 
 
-class AlterableDuckLakeTable:
-    """One table of one DuckLake, with changes of its definition and its name.
-
-    ``name``: ``namespace.table``.
-    """
-
-    parts_of = staticmethod(parts_of)
-
-    def __init__(self, catalog: CatalogDatabase, name: str) -> None:
-        split(name)
-        self.catalog = catalog
-        self.name = name
-
-    def load(self, snapshot: int | None = None) -> LakeState:
-        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
-        nothing = LakeState(Schema(), {}, None, False)
-        if not self.catalog.exists():
-            return nothing
-        try:
-            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
-        except NoLakeError:
-            if self.catalog.kind != "postgres":
-                raise
-            return nothing  # a database that is yet to become a lake
-
-    def with_layout(
-        self, connection: Connection, known: LakeState | None = None
-    ) -> tuple[LakeState, CatalogLayout]:
-        """The table as it is now, which may be the one that is ``known``, and the layout of its files."""
-        state = load_again(connection, self.name, known)
-        if state.table is None or state.snapshot is None:
-            return state, CatalogLayout()
-        return state, layout(connection, state.table.id, state.snapshot, state.schema)
-
-    def read_as(self, schema: Schema) -> DataFrame:
-        """The rows, as they would be with another schema. Raises NeedsSpark without Spark."""
-        raise NeedsSpark(f"the rows of {self.name}")
-
-    def with_rows(self) -> CatalogTable:
-        """The table with its rows, which take Spark. Raises NeedsSpark."""
-        raise NeedsSpark(f"the rows of {self.name}")
-
-    def alteration(self) -> DuckLakeAlteration:
-        """A change of the table's definition, from what it is now."""
-        state, keys = (
-            self.catalog.read(self.with_layout) if self.catalog.exists() else (self.load(), CatalogLayout())
+def rename_table(handle: DuckLakeHandle, name: str) -> None:
+    """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+    namespace, _ = split(name)
+    if namespace != split(handle.name)[0]:
+        raise DataError(
+            f"table {handle.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
+            hint="keep the namespace, and change the table's own name",
         )
-        if not state.exists:
-            raise no_table(self.name)
-        return DuckLakeAlteration(self, state, keys)
-
-    def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
-        return self.alteration().before
-
-    def rename(self, name: str) -> None:
-        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        namespace, _ = split(name)
-        if namespace != split(self.name)[0]:
-            raise DataError(
-                f"table {self.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
-                hint="keep the namespace, and change the table's own name",
-            )
-        message = CommitMessage(AUTHOR, f"renames {self.name} to {name}", {})
-        self.catalog.write(
-            lambda connection: rename(connection, self.name, name, message), partial(landed, message=message)
-        )
-
-    def sibling(self, name: str) -> Self:
-        """Another table of the same lake."""
-        return type(self)(self.catalog, name)
+    message = CommitMessage(AUTHOR, f"renames {handle.name} to {name}", {})
+    handle.catalog.write(
+        lambda connection: rename(connection, handle.name, name, message), partial(landed, message=message)
+    )
 
 
 def _nulls(connection: Connection, table: int, snapshot: int, column: Field) -> NullCount:
@@ -128,17 +66,32 @@ def _nulls(connection: Connection, table: int, snapshot: int, column: Field) -> 
 
 
 class DuckLakeAlteration:
-    """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
+    """One change of a table, from the snapshot that was loaded.
 
-    def __init__(self, table: AlterableDuckLakeTable, state: LakeState, layout_: CatalogLayout) -> None:
+    Attributes:
+        before: the definition at that snapshot.
+    """
+
+    def __init__(self, table: DuckLakeHandle, state: LakeState, layout: CatalogLayout) -> None:
         self.table = table
         self.state = state
-        self.layout = layout_
-        self.before = definition(state, layout_)
+        self.layout = layout
+        self.before = definition(state, layout)
+
+    @classmethod
+    def of(cls, table: DuckLakeHandle) -> DuckLakeAlteration:
+        """Begin a change of the table as it is now. Raises UsageError if there is no table."""
+        if not table.catalog.exists():
+            raise no_table(table.name)
+        state, layout = table.catalog.read(lambda connection: with_layout(connection, table.name))
+        if not state.exists:
+            raise no_table(table.name)
+        return cls(table, state, layout)
 
     def nulls(self, path: Path, column: Field) -> NullCount:
-        """The number of rows of the loaded table in which the column is null; the commit fails if others have
-        written since. Raises DataError for a nested field.
+        """Count the rows in which the column is null; the commit fails if others have written since.
+
+        Raises DataError for a nested field.
         """
         if len(path) > 1:
             raise DataError(
@@ -164,9 +117,10 @@ class DuckLakeAlteration:
         return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
-        """Restore a definition: a dropped column returns with its id, and so with its values."""
+        """Draft the table ``after``: a dropped column returns with its id, and so with its values."""
         draft = self.change(after, record)
-        draft.pinned = True  # values that others write meanwhile may be hidden by it
+        # The restored definition may hide values that others write meanwhile.
+        draft.pinned = True
         return draft
 
     def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
@@ -177,7 +131,7 @@ class DuckLakeAlteration:
 
 
 class DuckLakeDraft:
-    """A drafted table: invisible before `commit`."""
+    """A table as it would be, invisible before `commit`."""
 
     def __init__(
         self,
@@ -196,8 +150,8 @@ class DuckLakeDraft:
         self._record = record
 
     def read(self) -> DataFrame:
-        """The rows that there are, as they would read."""
-        return self.table.read_as(self.definition.schema)
+        """Return the present rows as readers of the draft would see them."""
+        return read_as(self.table, self.definition.schema)
 
     def commit(self) -> None:
         """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""
@@ -226,7 +180,7 @@ class DuckLakeDraft:
     def _files_before(
         self, table: TableRow
     ) -> AbstractContextManager[tuple[list[DeleteFile], list[ReturningFile]]]:
-        """Copies of the files that the reverted snapshot ended; none where nothing is reverted."""
+        """Copy the files that the reverted snapshot ended; none if nothing is reverted."""
         snapshot = self.reverts
         if snapshot is None:
             return nullcontext(([], []))
@@ -236,7 +190,7 @@ class DuckLakeDraft:
 
 
 def new_layout(new_definition: Definition, table: str) -> CatalogLayout:
-    """The layout of a new table. Raises DataError if DuckLake has no such layout."""
+    """Return the layout of a new table. Raises DataError if DuckLake has no such layout."""
     rows = rows_of(new_definition.schema, Schema(), (), table)
     for key in new_definition.sort:
         if isinstance(key, SortExpression):
@@ -245,11 +199,7 @@ def new_layout(new_definition: Definition, table: str) -> CatalogLayout:
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
-    """Check that fields inside a key's columns keep their names, which the key uses in ways that only DuckDB
-    reads.
-
-    Raises DataError.
-    """
+    """Raise DataError if a field inside the key's columns would lose its name: only DuckDB reads the key."""
     columns = {before.path_of(column) for column in key.columns}
     inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] in columns}
     now = {f.id: f.name for _, f in after.schema.walk()}
