@@ -174,10 +174,19 @@ def folded(
     row_key: RowKey, columns: Struct, lines: Iterable[str], rows: Sequence[Event], waiting: Sequence[str] = ()
 ) -> Verdict:
     """The verdict over lines of JSON and rows, by what tasks do, in one."""
+    return verdict_of(fold_of(row_key, columns), reads(lines), rows, waiting)
+
+
+def fold_of(row_key: RowKey, columns: Struct) -> KeyedFold:
     as_json = json.dumps(to_json(Schema(columns)))
     comparison = Comparison.by(Terms(as_json, MARK, 0, ValueSettings(), "json", (), {}, True))
-    fold = KeyedFold(comparison, row_key, {"f": 0})
-    texts = [*fold.by_text(fold.changes(reads(lines))), *fold.waiting(text.encode() for text in waiting)]
+    return KeyedFold(comparison, row_key, {"f": 0})
+
+
+def verdict_of(
+    fold: KeyedFold, records: Iterable[Read], rows: Sequence[Event], waiting: Sequence[str]
+) -> Verdict:
+    texts = [*fold.by_text(fold.changes(records)), *fold.waiting(text.encode() for text in waiting)]
     keyed = [*fold.not_waiting(sorted(texts, key=itemgetter(0))), *fold.rows(rows)]
     (tally,) = fold.folded(sorted(keyed, key=itemgetter(0)))
     return (FoldTally() + tally).verdict(exactly=True)
@@ -246,6 +255,30 @@ def test_the_latest_change_of_each_key(
     assert verdict.records == (
         verdict.found + verdict.deleted + verdict.overtaken + verdict.quarantined + verdict.missing
     )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "changes", "found"),
+    [
+        (2, 1, (2, 2, 0, 0)),
+        (1, 1, (2, 1, 1, 0)),
+        (3, 1, (2, 2, 0, 1)),
+        # A message that waits counts once, with all its changes.
+        (2, 2, (2, 2, 0, 0)),
+        (1, 2, (3, 1, 2, 0)),
+    ],
+)
+def test_equal_records_of_a_typed_file_count_each(
+    waiting: int, changes: int, found: tuple[int, int, int, int]
+) -> None:
+    assert KEY is not None
+    text, records = '{"id": null, "seq": 1}', list[Read]()
+    for _ in range(2):
+        message = parse(text.encode()) if changes > 1 else None
+        records += [Read(SourcePlace("f"), parse(text.encode()), message=message) for _ in range(changes)]
+
+    verdict = verdict_of(fold_of(KEY, schema(COLUMNS).struct), records, [], [text] * waiting)
+    assert (verdict.records, verdict.quarantined, verdict.missing, verdict.extra) == found
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -415,9 +415,14 @@ class KeyedFold:
         """The source's records as changes, in the order in which they come."""
         allow_depth()
         reader = self._reader()
+        message, first = None, 0
         for number, read in enumerate(reads):
             place = read.place
-            arrival = (self.files.get(place.file, len(self.files)), place.start, place.line, number)
+            # The records of one message come one after the other, and share it. Their place alone does not
+            # tell messages apart: all records of a typed file may have the same.
+            if read.message is None or read.message is not message:
+                message, first = read.message, number
+            arrival = (self.files.get(place.file, len(self.files)), place.start, place.line, first, number)
             if read.record is None:
                 yield SourceChange(place, arrival, read.raw, why=read.reason, is_record=False)
                 continue
@@ -426,15 +431,15 @@ class KeyedFold:
                     place, arrival, packed(self.comparison.without(read.record)), why=read.reason
                 )
                 continue
-            message = b"" if read.message is None else packed(self.comparison.without(read.message))
+            around = b"" if read.message is None else packed(self.comparison.without(read.message))
             try:
                 key, when = reader.key_of_record(read.record), reader.order_of(read.record)
                 deletes = reader.deletes(read.record)
                 payload = packed(self.comparison.without(read.record))
-                yield SourceChange(place, arrival, payload, key, when, deletes, message=message)
+                yield SourceChange(place, arrival, payload, key, when, deletes, message=around)
             except NoChange as error:
                 payload = packed(self.comparison.without(read.record))
-                yield SourceChange(place, arrival, payload, why=str(error), message=message)
+                yield SourceChange(place, arrival, payload, why=str(error), message=around)
 
     def by_text(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
         """Changes by the text that their copies in quarantine have, too; those of one message together."""
@@ -599,7 +604,7 @@ def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:
 
 
 def _record_of(keyed: _Keyed) -> tuple[Any, ...]:
-    """The kind of a text, in the source or in quarantine, and the place of its record or message."""
+    """The kind of a text, in the source or in quarantine, and the arrival of its record or message."""
     _, _, kind, arrival = keyed[0]
     return kind, *arrival[:-1]
 
