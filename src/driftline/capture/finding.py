@@ -273,7 +273,7 @@ class MessageFiles:
         with path.open("rb") as file:
             stat = path.stat()
             inode, start = self._read.get(path, (stat.st_ino, 0))
-            if inode != stat.st_ino or start > stat.st_size:  # another file, or begun anew
+            if inode != stat.st_ino or start > stat.st_size:  # another file, or begun again
                 start = 0
             file.seek(start)
             for line in file:

@@ -277,7 +277,7 @@ class Frames:
 
     def source(self, frame: DataFrame, number: int) -> Source:
         """Persist the micro-batch, which is read twice, and open it."""
-        # Observed and written: computed anew, it could be another one.
+        # Observed and written: computed again, it could be another one.
         self._batch = frame.persist()
         return of_frame(self._batch, self.json_column)
 

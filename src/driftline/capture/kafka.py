@@ -58,7 +58,7 @@ class Topics:
     def begin(self, resumption: Resumption) -> Positions | None:
         """Check that the checkpoint's offsets are of these topics. Raises as `check`.
 
-        With ``skip_lost``, a topic that was created anew is read from its beginning instead.
+        With ``skip_lost``, a topic that was created again is read from its beginning instead.
 
         Returns:
             Where a first micro-batch is to begin; None if the checkpoint knows, or the table has none.

@@ -132,7 +132,7 @@ class JsonValues:
         for number, leaf in enumerate(leaves):
             by_kind[type(leaf)].append(number)
         self._objects, self._booleans = by_kind[dict], by_kind[bool]
-        # What is most frequent is told by identity: to hash a type takes longer than all the rest.
+        # What is most frequent is recognised by identity: to hash a type takes longer than all the rest.
         longs: list[int] = []
         self._numbers: dict[Primitive, list[int]] = {}
         for number in by_kind[Number]:

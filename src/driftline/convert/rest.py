@@ -322,7 +322,7 @@ def _text(raw: bytes) -> str | msgspec.Raw:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        # The bytes stand as they are, so `raw_bytes` has them exactly. Base64 could not be told from a text
-        # that spells it.
+        # The bytes stand as they are, so `raw_bytes` has them exactly. Base64 would look like
+        # a text that spells it.
         text = json.dumps(raw.decode(errors="surrogateescape"), ensure_ascii=False)
         return msgspec.Raw(text.encode(errors="surrogateescape"))

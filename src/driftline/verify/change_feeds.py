@@ -21,8 +21,12 @@ class UnreadMessage(Exception):
 
 
 class SentChange(NamedTuple):
-    """A change: its letter, the row after it (of a delete, before it), the row before, and its position;
-    ``unwrapped``: the row came without an envelope.
+    """A change of a row.
+
+    Attributes:
+        op: its letter: c, u, r or d.
+        row: the row after it; of a delete, before it.
+        unwrapped: True if the row came without an envelope.
     """
 
     op: str
@@ -93,6 +97,7 @@ def _maxwell(message: Row) -> Sequence[SentChange]:
 
 def _maxwell_position(message: Row, letter: str) -> str | None:
     offset = message.get("xoffset")
+    # The last row of a transaction has no `xoffset`, and sorts behind all others.
     last = _whole(9999999999 if offset is None else offset, 10)
     place = message.get("position")
     if isinstance(place, str):
@@ -100,6 +105,7 @@ def _maxwell_position(message: Row, letter: str) -> str | None:
         return match and _joined([_whole(match[1], 10), _whole(match[2]), last])
     if message.get("xid") is not None:
         return _joined([_whole(message["xid"]), last])
+    # A row of a bootstrap says nothing of the log: it is older than any change.
     return f"{'0' * 20}:{'0' * 10}" if letter == "r" else None
 
 
@@ -131,6 +137,7 @@ def _canal(message: Row) -> Sequence[SentChange]:
     types = {} if message.get("mysqlType") is None else message["mysqlType"]
     if not isinstance(types, dict) or not all(isinstance(text, str | None) for text in types.values()):
         raise UnreadMessage("no types in mysqlType")
+    # Flink's serializer has the row that goes in `old`.
     gone = letter == "d" and message["data"] is None
     rows = _canal_rows(message.get("old") if gone else message["data"], types)
     olds: Sequence[Row | None] = [None] * len(rows)
@@ -147,6 +154,7 @@ def _canal_position(message: Row) -> str | None:
     time = _tidb_time(message, "commitTs")
     if time is None:
         return _whole(message.get("es"))
+    # A timestamp of TiDB's has 18 bits behind the millisecond, which is what `es` has.
     milliseconds, place = divmod(time, 2**18)
     return f"{milliseconds:020}:{place:06}"
 
@@ -169,6 +177,7 @@ def _of_type(value: Any, type_text: str) -> Any:
         return value
     if _NUMERIC.match(type_text) and re.match("-?[0-9]", value):
         sign, digits = ("-", value[1:]) if value.startswith("-") else ("", value)
+        # ZEROFILL columns come with zeros in front, which are not JSON.
         digits = digits.lstrip("0")
         try:
             return parse(f'{{"v":{sign}{digits if digits[:1].isdigit() else "0" + digits}}}'.encode())["v"]
@@ -180,6 +189,7 @@ def _of_type(value: Any, type_text: str) -> Any:
     labels = [text.replace("''", "'") for text in re.findall("'((?:[^']|'')*)'", type_text)]
     if value in labels:
         return value
+    # Canal may send the number of a label instead: of an ENUM its place from 1, of a SET a bit for each.
     number = int(value)
     if kind.startswith("enum("):
         return labels[number - 1] if 1 <= number <= len(labels) else value
@@ -223,6 +233,7 @@ def _dms(message: Row) -> Sequence[SentChange]:
     if metadata["record-type"] != "data" or letter is None:
         raise UnreadMessage(f"operation {operation!r}")
     data = _row(message, "data")
+    # `BI_` is a prefix of DMS only where the column itself is there; else it is a name like any other.
     names = {name for name in data if name[:3] == "BI_" and name[3:] in data}
     row = {name: value for name, value in data.items() if name not in names}
     image = message.get("before-image")
@@ -259,12 +270,15 @@ def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> Sen
 
 def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) -> str | None:
     source: Row = {}
+    # Debezium's `add.fields` adds `lsn` as `__lsn`, and `source.lsn` as `__source_lsn`: the longer name
+    # counts.
     for prefix in ("__", "__source_"):
         source |= {
             name.removeprefix(prefix): value
             for name, value in message.items()
             if name.startswith(prefix) and value is not None
         }
+    # `__ts_ms` is when the connector handled the change, not its place in the log.
     source = {name: value for name, value in source.items() if name not in ("ts_ms", "source_ts_ms")}
     places = ("file", "pos", "row", "lsn", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn", "scn")
     if any(source.get(name) is not None for name in (*places, "rs_id", "ssn", "ord")):
@@ -286,6 +300,7 @@ def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | 
     match envelope:
         case "auto":
             named = named_by_itself(message)
+            # A truncate has no row, which the marks ask for, so each tool is asked.
             tools = [named] if named is not None else ["debezium", "canal", "dms"]
             return next((place for tool in tools if (place := truncate_of(tool, message, position_of))), None)
         case "debezium" if message.get("op") == "t" and isinstance(message.get("source"), dict):
@@ -362,8 +377,14 @@ class DocumentChange(NamedTuple):
 def mongodb_changes(
     op: str, message: dict[str, Any], id_: Any, *, patch: bool, known: Callable[[Any], bool]
 ) -> Sequence[DocumentChange]:
-    """The changes in a message. ``id_``: of its key, None without; ``patch``: rows keep what a change does
-    not have; ``known``: true for a document with the table's key. Raises NoDocument.
+    """The changes in a message about a document.
+
+    Args:
+        id_: the id in the message's key; None without one.
+        patch: rows keep what a change does not have.
+        known: true for a document with the table's key.
+
+    Raises NoDocument.
     """
     after, before = _document(message.get("after")), _document(message.get("before"))
     if op == "d":
@@ -376,6 +397,7 @@ def mongodb_changes(
         if not patch or id_ is None:
             raise NoDocument("no document")
         return [DocumentChange(op, {**_update(message.get("updateDescription")), "_id": id_})]
+    # A patch keeps what a document does not have; behind a delete there is nothing to keep.
     clears = [DocumentChange("d", after)] if patch and op != "c" else []
     return [*clears, DocumentChange(op, after)]
 
@@ -415,9 +437,11 @@ def _update(description: Any) -> dict[str, Any]:
         raise NoDocument("no update")
     fields = [(path, _value(value)) for path, value in updated.items()]
     fields += [(path, None) for path in removed if path not in updated]
+    # With a dot at its end, a path sorts directly before those inside it, so neighbours are enough.
     paths = sorted(f"{path}." for path, _ in fields)
     if any(path.startswith(around) for around, path in pairwise(paths)):
         raise NoDocument("fields of an update inside each other")
+    # A patch can neither replace an object nor change an element of a list, which a number in a path names.
     if not fields or any(
         isinstance(value, dict) or re.search(r"(^|[.])[0-9]+([.]|$)", path) for path, value in fields
     ):
@@ -444,6 +468,7 @@ def _value(value: Any) -> Any:
 def _told(value: dict[str, Any]) -> Iterator[Any]:
     """The value that an object of Extended JSON stands for; nothing if it is another object."""
     found: Any
+    # Both dialects of Extended JSON, and the old form of binaries, whose type stands next to them.
     match value:
         case {"$oid": str() as text} | {"$uuid": str() as text} | {"$symbol": str() as text}:
             found = text

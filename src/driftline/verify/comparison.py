@@ -102,11 +102,16 @@ def _has_list(v: Any, path: Path) -> bool:
 def pair(
     records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
 ) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
-    """Match records with rows: count how often each record has no row, how often each row has no record, and
-    how often a record, by position, has a row.
+    """Match records with rows, as many as possible.
 
-    ``records`` and ``rows`` are counts of equal ones. ``holds(row, record)`` is called once for each pair, by
-    position: 0 not at all, 1 partly, so that another row is better, 2 wholly.
+    Args:
+        records: counts of equal records.
+        rows: counts of equal rows.
+        holds: how well a row holds a record, by their positions: 0 not at all, 1 partly, so that another row
+            is better, 2 wholly. It is called as ``holds(row, record)``, once for each pair.
+
+    Returns how often each record has no row, how often each row has no record, and how often a record, by
+    position, has a row.
 
     >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]
     ([0, 0], [0, 0])
@@ -117,12 +122,14 @@ def pair(
 
     def place(record: int, n: int, visited: set[int]) -> int:
         """Find rows for up to ``n`` of a record, where need be by moving another record to another row."""
+        # Rows that hold the record wholly come first, so that a row that holds it partly is the last resort.
         for quality, row in product((2, 1), range(len(free))):
             if row in visited or fits(row, record) != quality:
                 continue
             visited.add(row)
             got = min(n, free[row])
             free[row] -= got
+            # An augmenting path: whoever has this row moves to another one. `visited` ends it.
             if not got:
                 for holder in range(len(records)):
                     if count := matched.get((holder, row), 0):
@@ -208,9 +215,7 @@ class Comparison:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
     def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[int, Any]]:
-        """By kind, for each group the records that found no row, and
-        the rows left over; at the end the totals.
-        """
+        """The records without a row and the rows left over, by kind, group by group; then the totals."""
         allow_depth()
         records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
@@ -218,6 +223,7 @@ class Comparison:
             stored: Counter[bytes] = Counter()
             for (_, side), value in group:
                 if side == _ROW:  # behind all records of the group
+                    # A key with rows alone: rows from elsewhere are no fault unless `exactly` says so.
                     if not (places or self.terms.exactly):
                         break
                     stored[value] += 1
@@ -257,6 +263,7 @@ class Comparison:
             return 1 if differences else 2
 
         missing, free, matched = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
+        # A difference counts only for the pairs that came together, not for those that were tried.
         for i, row in unproven.keys() & matched.keys():
             source_places = tuple(places[payloads[i]])
             proven = len(source_places) - matched[i, row]
@@ -265,6 +272,7 @@ class Comparison:
         for payload, record, n in zip(payloads, records, missing, strict=True):
             times = len(places[payload])
             if n:
+                # Equal records cannot be told apart, so the last ones in the source count as missing.
                 place = sorted(places[payload])[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
                 differences = () if why else fewest(apart(self.meeting, row, record) for row in near)

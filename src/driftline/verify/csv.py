@@ -30,8 +30,12 @@ class _GoesOn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record. ``line``: the number of its first line; ``raw``: its text;
-    ``cells`` None: a quote is never closed.
+    """One record.
+
+    Attributes:
+        line: the number of its first line.
+        raw: its text.
+        cells: None if a quote is never closed.
     """
 
     line: int
@@ -105,6 +109,7 @@ def _of_two_bytes(head: bytes) -> str:
     ('utf-16-le', '')
     """
     even, odd = head[::2].count(0), head[1::2].count(0)
+    # Text of two bytes has zeros at one parity alone, and many; a single one is a character of UTF-8.
     if max(even, odd) * 8 <= len(head) or max(even, odd) == 1 or min(even, odd):
         return ""
     name = "utf-16-be" if even else "utf-16-le"
@@ -112,6 +117,7 @@ def _of_two_bytes(head: bytes) -> str:
         getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return name
+    # Both readings are possible: the one under which more delimiters, quotes and line ends appear is right.
     wide = len(_MARK.findall(head.decode(name, "replace")))
     narrow = len(_MARK.findall(head.decode("latin1")))
     return name if wide * 2 > narrow or not narrow else ""
@@ -188,6 +194,7 @@ class Head(NamedTuple):
     def rows(self, signs: CellMarks, most: int | None = _FIRST) -> list[Row]:
         """The first rows that are not blank, without one that may be cut off."""
         first = (row for row in rows([self.text], signs) if row.raw)
+        # `pairwise` drops the last row, which may be cut off.
         return list(islice((row for row, _ in pairwise(first)) if self.is_cut else first, most))
 
 
@@ -235,6 +242,7 @@ def _closes_only_so(head: Head, signs: CellMarks) -> bool:
         return False
     last = first[-1].line + len(_LINE_END.findall(first[-1].raw))
     ends = [match.end() for match in islice(_LINE_END.finditer(head.text), last)]
+    # Whole rows alone: a quote of the row that is cut off would seem not to close.
     sample = head.text[: ends[-1]] if len(ends) == last else head.text
     return _is_sound(sample, signs) and not _is_sound(sample, signs._replace(escape=""))
 
@@ -245,6 +253,7 @@ def _is_sound(text: str, signs: CellMarks) -> bool:
         return False
     d, q, e = map(re.escape, signs[:3])
     pair = f"|{e}[{q}{e}]?+" if e else ""
+    # Possessive (`*+`): a text that does not fit is refused in one pass, without trying other divisions.
     quoted = rf"{q}(?:[^{q}{e}]|{q}{q}{pair})*+{q}(?=[{d}\r\n]|\Z)"
     cell = rf"(?:{quoted}|[^{q}{d}\r\n]*+)(?:{d}|\r\n|\r|\n|\Z)"
     return bool(re.fullmatch(f"(?:{cell})*+", text))
@@ -252,6 +261,7 @@ def _is_sound(text: str, signs: CellMarks) -> bool:
 
 def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
     r"""True unless the table says no, or the first row has only values, of the same kinds as those below.
+
     Whole numbers that rise or fall may be names.
 
     >>> [has_names(list(rows([text])), CsvDialect()) for text in ("a,b\n1,2", "1.5,7\n2,3", "1,2\n1,2")]
@@ -288,8 +298,9 @@ def _kind(cell: Cell, settings: ValueSettings) -> str:
 
 
 def rows(texts: Iterable[str], signs: CellMarks = _USUAL) -> Iterator[Row]:
-    """The records of a text that comes in pieces, blank lines among them. At most one record is buffered, or
-    what follows a quote that is never closed.
+    """The records of a text that comes in pieces, blank lines among them.
+
+    At most one record is buffered, or what follows a quote that is never closed.
 
     >>> [(row.line, row.cells) for row in rows(['1,"a ""b""\\r\\nc"', '\\n2,"d\\n3,e'])]
     [(1, ['1', 'a "b"\\r\\nc']), (3, None), (4, ['3', 'e'])]
@@ -300,6 +311,8 @@ def rows(texts: Iterable[str], signs: CellMarks = _USUAL) -> Iterator[Row]:
         if len(buffer) >= size:
             consumed, passed = yield from _complete_rows(buffer, lines, signs, is_all=False)
             buffer, lines = buffer[consumed:], lines + passed
+            # Tried again only once the text has doubled: a long open quote would else be read from its start
+            # for each piece.
             size = 2 * len(buffer)
     yield from _complete_rows(buffer, lines, signs, is_all=True)
 
@@ -359,6 +372,7 @@ def _cells(
         stop = stops[line]
         if text.startswith(quote, position):
             close = _close(text, position, quote, escape)
+            # A quote at the end of a piece may be the first of a doubled one.
             if not is_all and (close is None or close + 1 == len(text)):
                 raise _GoesOn
             if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
@@ -372,6 +386,7 @@ def _cells(
                 )
                 out.append(Misquoted.of(lenient, written))
             else:
+                # A quote that is never closed spoils its line alone: the next line begins a record.
                 return None, stop
             line = bisect_left(stops, end, line)
             if line == len(stops):
@@ -392,6 +407,7 @@ def _next(text: str, delimiter: str, position: int, stop: int) -> int:
 
 def _close(text: str, position: int, quote: str, escape: str) -> int | None:
     """The end of the text whose quote is at ``position``: the next quote neither doubled nor escaped."""
+    # Without an escape, a search for the quote alone is enough.
     place = text.find(quote, position + 1)
     if escape and place >= 0 and text.find(escape, position + 1, place) >= 0:
         q, e = re.escape(quote), re.escape(escape)

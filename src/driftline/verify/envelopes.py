@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = "dict[str, Any]"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
+# Points that stand for a geometry that a message does not have, as WKB in base64.
 _SHAPES = (
     "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a point at -99999999 -99999999
     "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
 )
-# The names that may stand beside a message inside another object.
+# The names that may stand next to a message inside another object.
 AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
 _WRAPPERS = {"payload": {"payload", "schema"}, "value": AROUND}
 
@@ -66,12 +67,14 @@ def last_truncate(reads: RDD[Read], row_key: RowKey) -> str:
 
 
 def _truncate_in(row_key: RowKey, read: Read, *, snapshots: bool = True) -> str:
-    """The position of the truncate that a message is; empty for any other. ``snapshots``: the last record of
-    a complete snapshot is one too, if the table reconciles.
+    """The position of the truncate that a message is; empty for any other.
+
+    ``snapshots``: the last record of a complete snapshot is one too, if the table reconciles.
     """
     message = read.record
     if message is None or row_key.soft or row_key.order_by != (POSITION,):
         return ""
+    # A message may stand in both: the value of a dumped record, with a schema around its payload.
     for _ in range(len(_WRAPPERS)):
         for name, around in _WRAPPERS.items():
             if isinstance(message.get(name), dict) and set(message) - {"_key"} <= around:
@@ -82,6 +85,7 @@ def _truncate_in(row_key: RowKey, read: Read, *, snapshots: bool = True) -> str:
         except Unreadable:
             return ""
         place: str = records[-1][CHANGE].get("position") or ""
+        # Records of a snapshot share their position in the log; times differ from record to record.
         return "" if place.startswith("time:") else place
     return truncate_of(row_key.envelope, message, _position) or ""
 
@@ -155,6 +159,7 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     was = _values(before, row_key)
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
+    # The key has changed: the row of the old one has to go.
     return [_changed(before, "d", place), written]
 
 
@@ -212,6 +217,8 @@ class _Forms(NamedTuple):
     def of(cls, placeholder: str) -> _Forms:
         raw = bytes.fromhex(placeholder[4:]) if placeholder[:4] == "hex:" else placeholder.encode()
         digest = bytearray(hashlib.md5(raw, usedforsecurity=False).digest())
+        # Java's `UUID.nameUUIDFromBytes`: version 3 without a namespace, which Python's `uuid3` would hash as
+        # well.
         digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
         named = re.sub("(.{8})(.{4})(.{4})(.{4})(.{12})", r"\1-\2-\3-\4-\5", digest.hex())
         return cls(raw.decode(errors="replace"), base64.b64encode(raw).decode(), list(raw), named)
@@ -289,7 +296,7 @@ def _changed(record: Record, op: str, place: str | None) -> Record:
 
 # Values by their schema ----------------------------------------------------------------------------------
 
-# Kafka Connect's, and Debezium's; written on its own, beside that of the readers.
+# Kafka Connect's, and Debezium's: code of its own, which shares nothing with the readers'.
 
 _DIGITS = {"": 0, "Milli": 3, "Micro": 6, "Nano": 9}  # behind the second, by the type's name
 _CONNECT = "org.apache.kafka.connect.data."
@@ -420,6 +427,7 @@ def _bytes(value: Any) -> bytes:
 def _decimal(value: Any, scale: int) -> int | Decimal:
     digits = Decimal(int.from_bytes(_bytes(value), "big", signed=True))
     number = Decimal((*digits.as_tuple()[:2], -scale))
+    # A message may name any scale; as an integer, each of its zeros would be a digit.
     return int(number) if scale <= 0 and len(digits.as_tuple().digits) - scale < 300 else number
 
 
@@ -436,7 +444,9 @@ def _number_of(value: Any, scale: int) -> Any:
 
 
 def _bits(raw: bytes, length: int) -> str:
+    # Debezium's bits have the lowest byte first.
     text = "".join(f"{byte:08b}" for byte in reversed(raw))
+    # The length is what the schema says, which may be anything: it must not decide how much memory is filled.
     return text.lstrip("0").zfill(length) if 0 < length <= 100_000 else text
 
 
@@ -543,6 +553,7 @@ def _named_by_itself(message: Record, row_key: RowKey, key: Any) -> list[Record]
     name = named_by_itself(message)
     if name is not None:
         return _READERS[name](message, row_key, key)
+    # Messages that change no row have no marks; they are passed over if one tool knows them as such.
     for tool in ("debezium", "maxwell", "canal", "dms"):
         with suppress(Unreadable):
             if not _READERS[tool](message, row_key, key):

@@ -51,8 +51,9 @@ Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
-    """The type that a column is compared by: a list by its element, a struct by its fields. ``levels``: how
-    deep the column's own type is.
+    """The type that a column is compared by: a list by its element, a struct by its fields.
+
+    ``levels``: the depth of the column's own type.
     """
 
     type: pa.DataType
@@ -118,9 +119,11 @@ def fingerprints(
 
 
 def _encoded(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    """Each row as bytes that no other row has: a block of fixed size, with the lengths of the texts that
-    follow it.
+    """Each row as bytes that no other row has.
+
+    They are a block of fixed size, with the lengths of the texts that follow it.
     """
+    # One byte that is always there: without columns there would be nothing to concatenate.
     blocks: Blocks = [np.zeros((rows, 1), np.uint8)]
     texts: list[pa.Array] = []
     for shape, column in zip(shapes, columns, strict=True):
@@ -139,6 +142,7 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
     if pa.types.is_list(type_):
         lengths = _lengths(pc.list_value_length(column), blocks)
         elements = column.flatten()
+        # Elements are encoded as rows of their own, and joined list by list behind the number of them.
         encoded = _encoded(shape.children, [elements], len(elements))
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), encoded), b""))
@@ -150,6 +154,7 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
         blocks.append(_bytes(pc.is_valid(column).cast(pa.uint8())))
         if pa.types.is_struct(type_):
             fields = _without(shape.copies, column.flatten())
+            # Below a null the children are null too: `flatten` puts the struct's nulls into its fields.
             for child, field in zip(shape.children, fields, strict=True):
                 _add(child, field, blocks, texts)
         elif pa.types.is_boolean(type_):
@@ -159,8 +164,9 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
 
 
 def _without(copies: Copies, columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """The columns without lawful copies: a boolean as 1 or 0, a number or boolean as text, a whole number as
-    a double.
+    """The columns without lawful copies.
+
+    These are a boolean as 1 or 0, a number or boolean as text, and a whole number as a double.
     """
     out = list(columns)
     for places in copies:
@@ -177,6 +183,7 @@ def _is_copy(values: pa.Array, name: str, column: pa.Array, copy_type: str) -> p
     if name == "double":
         text = pc.if_else(pc.match_substring_regex(column, _SHORT), column, None)
         read, doubles = text.cast(pa.float64()), pc.fill_null(values, 0.0)
+        # By their bits: -0.0 equals 0.0 as a number, but is no copy of it.
         same = pc.fill_null(read, np.nan).to_numpy().view(np.int64) == doubles.to_numpy().view(np.int64)
         return pc.and_(pc.and_(pa.array(same), values.is_valid()), read.is_valid())
     if copy_type == "double":
@@ -214,7 +221,7 @@ def _bytes(numbers: pa.Array) -> np.ndarray[Any, Any]:
 
 Paths: TypeAlias = "Collection[tuple[str, ...]]"  # of keys, without steps into lists
 
-_WHOLE = {"int": 31, "long": 63}  # bits beside the sign
+_WHOLE = {"int": 31, "long": 63}  # bits without the sign
 _DAY, _TIME = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _MOMENTS = {"timestamp": f"^{_DAY}{_TIME}Z$", "timestamp_ntz": f"^{_DAY}{_TIME}$", "date": f"^{_DAY}$"}
 _SCALARS = {"boolean", "double", "string", *_WHOLE, *_MOMENTS}
@@ -293,6 +300,7 @@ class _DoubtfulLines:
 
     def _add_unread(self) -> None:
         """Doubts lines with a number that its double does not read back as."""
+        # One search over all lines for a run of 16 digits, since few lines have such a number.
         text = b" ".join(self._lines)
         digits = text.translate(_DIGITS)
         ends = list(accumulate(len(line) + 1 for line in self._lines)) if _RUN in digits else []
@@ -314,6 +322,7 @@ class _RecordFields:
     """The fields of a record: ``type`` for the decoder, and what columns its objects are."""
 
     def __init__(self, record: TableStruct, shapes: Sequence[ColumnShape], left_out: Paths) -> None:
+        # The shapes go on with the table's other columns, which no record fills: they are null.
         self._types = [shape.type for shape in shapes]
         by_key: dict[str, list[tuple[int, TableColumn, ColumnShape]]] = {}
         for place, ((key, column), shape) in enumerate(zip(record.columns.values(), shapes, strict=False)):
@@ -331,6 +340,8 @@ class _RecordFields:
             "Record",
             [(names[key], type_, None) for key, type_ in types.items()],
             rename={name: key for key, name in names.items()},
+            # A key without a column leaves the line in doubt. Records have no cycles for the collector to
+            # look for.
             forbid_unknown_fields=True,
             gc=False,
         )
@@ -446,6 +457,7 @@ class _KeyColumns:
                 yield self._places[kind], moments
         if "string" in self._places:
             yield self._places["string"], texts
+        # A text that no column has the type of: `match` says where it went.
         elif texts.null_count < len(texts):
             doubts.add(owners[texts.is_valid().to_numpy(zero_copy_only=False)])
 

@@ -47,8 +47,12 @@ _NOTHING = CsvDialect()
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePlace:
-    """``line`` counts from 1, behind the byte ``start`` of the file; 0 where the file has no lines, and
-    ``start`` then rises from record to record, if it is known.
+    """The place of a record in a source.
+
+    Attributes:
+        start: the byte behind which lines are counted; in a file without lines it rises from record to
+            record, if it is known.
+        line: its line, from 1; 0 where the file has no lines.
     """
 
     file: str
@@ -58,6 +62,7 @@ class SourcePlace:
     def __str__(self) -> str:
         if not self.line:
             return self.file
+        # A task knows only the lines of its part, so those before it are counted when a place is printed.
         before = 0
         if self.start:
             with opened(self.file) as f:
@@ -126,14 +131,16 @@ def parts(
 
 
 def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:
-    """The pieces for each task, in order: a task costs more than a
-    small file, so each core gets one at least.
+    """The pieces for each task, in order.
+
+    A task costs more than a small file, so each core gets one at least.
 
     >>> [len(task) for task in grouped([FilePart("a", "json", size=5)] * 5, 2)]
     [3, 2]
     """
     most = min(_CHUNK, -(-sum(piece.size for piece in pieces) // cores))
     out: list[list[FilePart]] = []
+    # Full from the start, so that the first piece begins a task.
     filled = most
     for piece in pieces:
         if filled >= most:
@@ -204,6 +211,7 @@ def _read(part: FilePart, place: SourcePlace, raw: bytes) -> Read:
 def _listed(part: FilePart) -> Iterator[Read]:
     """The records in the lists of a file's documents, numbered as lines."""
     with opened(part.file) as packed:
+        # A document is read whole, however long: its limit holds for each record in the list.
         found = chain.from_iterable(
             listed(text.raw, part.records) for text in of_file(unpacked(packed, part.file), _ANY)
         )
@@ -218,6 +226,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
     with opened(part.file) as f:
         begin = part.start
         if part.start:
+            # From the byte before: if it is a line feed, the part begins with a line of its own.
             f.seek(part.start - 1)
             begin = part.start - 1 + next((size for _, size in lines_of(f, part.longest)), 0)
         f.seek(begin)
@@ -254,15 +263,18 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
 
 
 def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
-    """Records by the first row's names, or by places: a cell is text, an empty one null. A row of another
-    width is malformed; a blank line is a row only of a single column.
+    """Records by the first row's names, or by places: a cell is text, an empty one null.
+
+    A row of another width is malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = said_names(dialect) or None
     for row, is_header in _csv_rows(file, dialect):
         if header is None and row.cells is not None:
+            # Without a header, the first whole row only says how many columns there are.
             header = names_of(row.cells if is_header else [Cell() for _ in row.cells])
         if is_header or header is None:
             continue
+        # Of a single column, a blank line is a row whose cell is empty.
         if not row.raw and len(header) > 1:
             continue
         raw = row.raw.encode(errors="surrogateescape")

@@ -43,6 +43,7 @@ def rows(
     schema = df.schema
     df = df.toDF(*(f"c{i}" for i in range(len(schema))))  # names may hold anything
     cores = df.sparkSession.sparkContext.defaultParallelism
+    # A table in a few large files would keep most cores idle; of a small one the shuffle takes longer.
     if df.rdd.getNumPartitions() < cores and not _is_small(df):
         df = df.repartition(cores)
     columns = list(names or schema.names)
@@ -112,7 +113,7 @@ def _as_plain(names: Sequence[str], schema: str, rows: Iterable[Any]) -> Iterato
 def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
     """The records of typed files, each file by its own schema.
 
-    Beside them 2 where a schema has a float anywhere, 1 where a double, else 0.
+    With them comes 2 where a schema has a float anywhere, 1 where a double, else 0.
     """
     from pyspark.sql import functions as F
 
@@ -123,6 +124,7 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
     out = []
     for schema, same in by_schema.values():
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
+        # With numbered names first: a file may have a column `file` or `at` of its own.
         df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
         df = df.withColumn("at", F.monotonically_increasing_id())
         out.append(rows(df, [*schema.names, _FILE, _AT]).map(_read))
@@ -205,6 +207,7 @@ def _plain(type_: DataType) -> Plain | None:
             key, value = str if complex_ else _plain(type_.keyType) or _same, _plain(type_.valueType) or _same
             return lambda m: Pairs({key(k): None if x is None else value(x) for k, x in m.items()})
         case T.TimestampType():
+            # Passed as a timestamp without a zone, in the session's time zone, which is UTC.
             return lambda x: x.replace(tzinfo=UTC)
         case T.BinaryType():
             return bytes

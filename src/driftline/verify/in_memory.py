@@ -67,6 +67,7 @@ def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
     names = [_name(name) for name in frame.columns]
     all_series = [frame.iloc[:, number] for number in range(frame.shape[1])]
     index = frame.index
+    # As pandas writes Parquet: an index is a column unless it is a plain range without a name.
     if index.nlevels > 1 or index.name is not None or type(index).__name__ != "RangeIndex":
         for level, name in enumerate(index.names):
             taken = name is None or _name(name) in names
@@ -199,6 +200,7 @@ def _moment(value: datetime) -> Any:
     """An instant in UTC; one of pandas' that is finer than a microsecond as text of nine digits."""
     zoned = value.tzinfo is not None
     value = value.astimezone(UTC) if zoned else value
+    # A datetime of Python's own class: a Timestamp of pandas is one too, with nanoseconds.
     plain = datetime(
         value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
     )

@@ -63,8 +63,9 @@ _LONGS = range(-(2**63), 2**63)
 
 
 def path_values(files: Mapping[str, str], fmt: str) -> Values:
-    """The values in the paths of files, which go by these names. In typed files they are numbers or dates if
-    all texts of a key are; in JSON numbers.
+    """The values in the paths of files, which go by these names.
+
+    In typed files they are numbers or dates if all texts of a key are; in JSON numbers.
 
     >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, "orc")["/2"]
     {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
@@ -159,8 +160,9 @@ def verify(
     exactly: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Check that the table or its quarantine has each record of the files ``sources``, equally often; of a
-    table with a key, what the latest record of each key says, where the files came in this order.
+    """Check that the table or its quarantine has each record of the files ``sources``, equally often.
+
+    Of a table with a key: what the latest record of each key says, where the files came in this order.
 
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
     by path. Raises DataError where `KeyedFold.verdict` does.
@@ -191,7 +193,7 @@ def verify(
         verdict = None
         columns = check.comparison.meeting.record.columns
         # Whole columns may only conclude that a record is held; a loss is reported by the comparison of
-        # values alone.
+        # values alone. A column that Spark cannot read is not in the rows, so it has no fingerprints.
         if _is_much_json(fmt, tasks) and not in_paths and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
@@ -254,8 +256,9 @@ def _parts(source: str, fmt: str, properties: Mapping[str, str]) -> list[FilePar
 def _values_in_paths(
     by_file: Mapping[str, Mapping[str, str]], names: Mapping[str, str], fmt: str
 ) -> Mapping[str, Any]:
-    """The values in the paths of the sources (Hive's partitions); empty if there are none. ``by_file``:
-    properties to read by.
+    """The values in the paths of the sources (Hive's partitions); empty if there are none.
+
+    ``by_file``: properties to read by.
     """
     if fmt == PICKLED:
         return {}
@@ -344,6 +347,7 @@ class _Finding:
             stored.mapPartitions(comparison.keyed_rows)
         )
         sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
+        # Read once for each kind below; without a copy, each time would sort and compare all again.
         compared = sorted_.mapPartitions(comparison.compared).persist(StorageLevel.DISK_ONLY)
         try:
             by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
@@ -375,6 +379,7 @@ class _Finding:
                 return verdict
             surplus = by_kind[EXTRA]
             if quarantined is not None:
+                # What waits more often than it is left over is either doubled, or in the table as well.
                 again = quarantined.leftOuterJoin(unmatched, tasks).flatMap(quarantined_again)
                 extra += again.map(lambda x: x.n).sum()
                 surplus = surplus.union(again)

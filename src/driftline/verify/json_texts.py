@@ -54,7 +54,7 @@ def _not_json(text: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_float=_fraction, parse_int=_fraction, parse_constant=_not_json)
-# Lenient: whether a part of a document is a record is seen when it is read by itself.
+# Lenient: whether a part of a document is a record is seen when it is read on its own.
 _STRUCTURE = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
@@ -68,8 +68,10 @@ def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
     """
     try:
         value = _DECODER.decode(raw.decode(errors=errors))
+        # Brackets are counted first: only a text with so many can be so deep.
         if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
             raise MalformedText("nested too deep")
+        # Python takes half a surrogate pair, which no UTF-8 can have; only an escape can spell one.
         if b"\\ud" in raw.lower():
             json.dumps(value, ensure_ascii=False, default=str).encode(errors=errors)
     except UnicodeDecodeError as error:
@@ -145,8 +147,9 @@ def of_lines(pieces: Iterable[bytes], longest: int) -> Iterator[Text]:
 
 
 def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
-    """The texts of a file of lines, or of a document. Only its beginning and one record, of at most
-    ``longest`` bytes, are buffered.
+    """The texts of a file of lines, or of a document.
+
+    Only its beginning and one record, of at most ``longest`` bytes, are buffered.
     """
     # An array that fits has to be whole; a longer one is read element by element.
     head = file.read(HELD)
@@ -175,8 +178,9 @@ def _is_array(head: bytes, *, is_whole: bool) -> bool:
 
 
 def is_of_objects(head: bytes, *, is_whole: bool) -> bool:
-    """True if the objects of a file with this beginning share lines or span them, one of them with a fault
-    perhaps: then no line is an object, and some are the inside of one.
+    """True if the objects of a file with this beginning share lines or span them.
+
+    One of them may have a fault: then no line is an object, and some are the inside of one.
     """
     body = head.strip(_BLANK).decode("latin-1")
     every_line = body.split("\n")
@@ -292,6 +296,7 @@ class _Elements:
 
     def _more(self) -> bool:
         """Read more of the text, and drop the part behind; False at its end."""
+        # As much again as is held: a long value is tried a few times, not once for each block.
         data = self._file.read(max(_BLOCK, len(self._chars) - self._at))
         if data:
             self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0

@@ -90,10 +90,9 @@ def differences(
     v: Mapping[str, Any],
     settings: ValueSettings | None = None,
 ) -> list[RowDifference]:
-    """The values of the source's record ``v`` that ``row`` does not hold, or holds beyond it; empty if it
-    matches.
+    """The values of the source's record ``v`` that ``row`` does not hold, or holds beyond it.
 
-    ``row``: column name to plain value (struct: dict, map: Pairs).
+    ``row``: column name to plain value (struct: dict, map: Pairs). Empty if it matches.
     """
     check = _Check(settings or ValueSettings())
     check.record(record, row, v, ())
@@ -143,6 +142,8 @@ class _Check:
                 or not self.holds(siblings[0][0], siblings[0][2], x, ())
             ):
                 self.value(siblings, x, (*steps, key))
+                # An empty list leaves no trace in a row that is older than the list's column, so this is no
+                # proof of a loss.
                 if type(x) is list and key in record.lists and self.settings.is_nothing(x):
                     self.emptied(record.lists[key], siblings, x, (*steps, key), unproven=True)
         for key, siblings in columns.items():
@@ -277,8 +278,9 @@ class _Check:
     def maps(
         self, maps: Sequence[tuple[TableColumn, dict[Any, Any]]], v: dict[Any, Any], steps: Steps
     ) -> None:
-        """Each key's value is held by some of the maps; a typed map's
-        key must be there even without a value.
+        """Each key's value is held by some of the maps.
+
+        In a typed map a key must be there even without a value.
         """
         remaining = [dict(x) for _, x in maps]
         for member, x in v.items():
@@ -308,6 +310,7 @@ class _Check:
                 self.invented(column, stored, v, steps)
         others = _Check(self.settings)
         others.value([s for s in siblings if s not in variants], v, steps)
+        # The variant holds the value whole, so others may lack it; what they have beyond it still counts.
         self.out += [d for d in others.out if d.invented or not is_held]
 
     def lost(self, strange: Sequence[tuple[TableColumn, Any]], v: Any, steps: Steps) -> None:
@@ -359,6 +362,7 @@ def _aligned(stored: Any, dim: int, v: list[Any], settings: ValueSettings) -> tu
 
     A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
     """
+    # `[[], 1]` may count as a list of lists or of numbers, by whether the empty list is passed over.
     for depth in (_depth(v, settings.is_nothing), _depth(v, lambda _: False)):
         x = _unwrapped(stored, max(dim - depth, 0))
         if isinstance(x, list) and len(x) == len(v) and dim:
@@ -493,6 +497,8 @@ def _near(
         scalars = meeting.of_row(row)
         for i, n in Counter(i for text in scalars for i in owners.get(text, ())).items():
             top = tops[i]
+            # With less than half of the values in common, what a row has instead says nothing about the
+            # record.
             if 2 * n >= len(scalars_of[i]) and (len(top) < _NEAREST or n > top[-1][0]):
                 tops[i] = sorted([*top, (n, key(scalars), packed(row))], reverse=True)[:_NEAREST]
     for i, top in tops.items():

@@ -132,8 +132,9 @@ def _at(value: Any, steps_: Steps) -> Any:
 
 
 def _is_text(v: Any) -> bool:
-    """True if the value is a text in the rest: moments of typed sources are, and numbers that JSON cannot
-    express.
+    """True if the rest has the value as text.
+
+    Moments of typed sources are texts there, and numbers that JSON cannot express.
     """
     return isinstance(v, str | Moment) or (isinstance(v, float) and not math.isfinite(v))
 
@@ -238,7 +239,7 @@ class TableStruct:
 
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
-_WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
+_WHOLE = _NUMBERS | {"string"}  # what holds a long next to the instant that it may be
 _TEXTS = {"string", "binary", "fixed"}
 _INSTANTS = {"timestamp", "timestamp_ntz"}
 _HUGE = 400  # digits
@@ -263,8 +264,9 @@ class Slot:
 
     @classmethod
     def of(cls, struct: Struct, record: TableStruct, floats: int = 0) -> Slot:
-        """The slot of a struct. ``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for
-        text.
+        """The slot of a struct.
+
+        ``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for text.
         """
         out = cls()
         out._add(struct, record, False)
@@ -310,6 +312,7 @@ class Slot:
     def _settle(self, floats: int) -> None:
         if self.values is not None:
             for slot in self.fields.values():
+                # A key may be in the record or in the map next to it, so it meets under what either may hold.
                 slot._merge(self.values)
             self.values._settle(floats)
         for slot in self.fields.values():
@@ -348,6 +351,8 @@ class Meeting:
                 if x is not None and (key != "" or self.settings.empty_names):
                     child_path = f"{path}.{key}" if path else str(key)
                     child = slot and slot.child(str(key))
+                    # A row has the default where the record has nothing, so such a field cannot tell which
+                    # rows to compare.
                     if not (child and child.default):
                         self._value(child, x, child_path, out)
         elif isinstance(v, list):
@@ -369,7 +374,7 @@ class Meeting:
                 continue
             key, column = record.columns[name]
             field_path = f"{path}.{key}" if path else key
-            # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other
+            # A long next to an instant is the value, the instant its conversion (seed rule 10), or the other
             # way round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
             echo = key in integer_keys and column.type is not None and column.type.name in _INSTANTS
             child = slot.child(key)
@@ -397,6 +402,7 @@ class Meeting:
 
 def key(scalars: Iterable[str]) -> int:
     """One number for the set."""
+    # 8 bytes are enough: a collision only makes a group larger, as `match` compares its records and rows.
     text = "\n".join(sorted(scalars))
     return int.from_bytes(
         blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big", signed=True
@@ -404,8 +410,9 @@ def key(scalars: Iterable[str]) -> int:
 
 
 def loosely(v: Any) -> list[str]:
-    """All scalars of a record, collapsed, without their paths: how a
-    quarantined copy in another form is known.
+    """All scalars of a record, collapsed, without their paths.
+
+    A quarantined copy in another form is known by them.
     """
     if isinstance(v, dict):
         v = [x for k, x in v.items() if k != ""]

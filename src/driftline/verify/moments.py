@@ -141,8 +141,9 @@ def epoch(m: Moment, unit: str | None) -> int | Decimal:
 
 
 def day_text(days: int) -> str:
-    """The date so many days after 1970-01-01, in the Gregorian calendar of any year; PostgreSQL has two
-    that are infinite, each counted in two ways.
+    """The date so many days after 1970-01-01, in the Gregorian calendar of any year.
+
+    PostgreSQL has two that are infinite, each counted in two ways.
     """
     if days in (-622191234, -2147472692):
         return "infinity"
@@ -206,6 +207,7 @@ class WrittenDate:
         (('d', True), ('.', False), ('MM', True), ('.', False), ('yyyy', True))
         """
         runs: list[tuple[str, bool]] = []
+        # Each second part stood between quotes, and is literal text.
         for number, part in enumerate(text.replace("''", "\0").split("'")):
             for letter, run in groupby(part.replace("\0", "'")):
                 is_letter = number % 2 == 0 and letter.isascii() and letter.isalpha()
@@ -226,6 +228,8 @@ class WrittenDate:
             moment = datetime.strptime(text, "".join(directives))
         except ValueError:
             return None
+        # `strptime` takes `1.3.2026` for `dd.MM.yyyy` too; only what the pattern itself prints is such a
+        # date.
         if self.text(moment) != text:
             return None
         return moment.date() if self.is_date else moment
@@ -277,6 +281,7 @@ def _printed_date(run: str, moment: datetime) -> str:
     if run[0] == "S":
         return f"{moment.microsecond:06}"[: len(run)]
     if run[0] in "yu":
+        # `strftime` may write years before 1000 without zeros, by the C library.
         return f"{moment.year:04}"
     text = moment.strftime(directive)
     return str(int(text)) if len(run) == 1 and text.isdigit() else text

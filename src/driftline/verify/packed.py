@@ -92,9 +92,11 @@ def _whole(texts: Iterator[bytes], file: str) -> Iterator[bytes]:
 
 def _reader(head: bytes, file: str) -> _Reader | None:
     for sign, name in _SIGNS:
+        # `BZh` may begin a text; behind it stands the mark of a block, or of the end of an empty file.
         if head.startswith(sign) and (name != "bz2" or head[4:10] in (b"1AY&SY", b"\x17rE8P\x90")):
             return _READERS[name]
     ending = next((codec for ending, codec in _BLOCKS.items() if file.lower().endswith(ending)), None)
+    # A skippable frame comes first, which looks the same in both formats.
     if file.lower().endswith((".zst", ".lz4")) and head[1:4] == b"\x2a\x4d\x18":
         return _READERS["zstd" if file.lower().endswith(".zst") else "lz4"]
     return None if ending is None or not head else partial(_blocks, codec=ending)
@@ -127,6 +129,7 @@ def _frames(packed: IO[bytes]) -> Iterator[bytes]:
 def _blocks(packed: IO[bytes], codec: str) -> Iterator[bytes]:
     while head := packed.read(4):
         (remaining,) = unpack(">I", head)
+        # A block may come in several chunks, each with its own size.
         while remaining:
             (size,) = unpack(">I", packed.read(4))
             chunk = packed.read(size)

@@ -173,6 +173,7 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
     old = old_days({key.decode(): value.decode(errors="replace") for key, value in metadata.items()})
     kinds = [_Kind.of(parquet.schema.column(i), old) for i in range(len(parquet.schema))]
     index = _index(parquet)
+    # Read twice: microseconds reach all years, but only nanoseconds have all digits.
     fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if any(k.int96 for k in kinds) else None
     before = 0
     for group in range(parquet.num_row_groups):
@@ -181,6 +182,7 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
             raise DataError(f"row group {group}: it holds {len(table)} rows, but the footer says {rows}")
         fine_table = fine.read_row_group(group) if fine is not None else table
         for start in range(0, len(table), _ROWS):
+            # One for each leaf, in the order in which `_values` comes to them.
             flags = iter(kinds)
             columns = [
                 by_field(
@@ -219,8 +221,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
-    """The values of a column; ``fine``: the same, its old timestamps in
-    nanoseconds; ``kinds``: the file's, leaf by leaf.
+    """The values of a column.
+
+    ``fine``: the same, its old timestamps in nanoseconds; ``kinds``: the file's, leaf by leaf.
     """
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
@@ -421,10 +424,12 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
 
     # fastavro turns values into Python's, which has no year 0, no time below 0, and rounds decimals.
     bases = [(base, name) for name, of_name in _BASES.items() for base in of_name]
+    # Under names of their own, so that others in this process read their logical types as before.
     LOGICAL_READERS.update({f"{base}-{_UNREAD}{name}": _as_written for base, name in bases})
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     text = records.metadata["avro.schema"]
     plain = AvroSchema(old_days(records.metadata))
+    # Nothing that fastavro would convert, so its own loop over the records does.
     if "logicalType" not in text and not ('"float"' in text and '"double"' in text):
         yield from map(plain.plain(records.writer_schema), records)
         return
@@ -581,7 +586,7 @@ class AvroSchema:
         """The function that makes values of a union plain, whose ``branches`` are other than null."""
         names = [self.name(branch) for branch in branches]
         plains = [self.plain(branch) for branch in branches]
-        # Beside doubles a float comes with its type.
+        # Next to doubles a float comes with its type.
         kinds: dict[type, str] = {
             list: "array",
             dict: "map",

@@ -87,6 +87,7 @@ def avro_messages(path: str) -> Iterator[Read]:
         )
     with opened(path) as file:
         blocks: Any = block_reader(file)
+        # Logical types go by another name, by which fastavro leaves the values as they were written.
         schema: Any = parse_schema(json.loads(blocks.metadata["avro.schema"], object_hook=_told))
         plain = _MessageSchema().plain(schema)
         read_record = partial(

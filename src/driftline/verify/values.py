@@ -50,8 +50,9 @@ class Cell(str):
 
 
 class Misquoted(Cell):
-    """A cell whose quotes do not end where it ends: readers may take it as it is ``written``, quotes
-    included.
+    """A cell whose quotes do not end where it ends.
+
+    Readers may take it as it is ``written``, quotes included.
     """
 
     written: str
@@ -64,8 +65,9 @@ class Misquoted(Cell):
 
 
 class SignedCell(Cell):
-    """A cell of a file whose numbers have ``signs`` of their own: a comma as the decimal one, and that
-    between thousands.
+    """A cell of a file whose numbers have ``signs`` of their own.
+
+    They are a comma as the decimal sign, and the sign between thousands.
     """
 
     signs: tuple[bool, str]
@@ -338,6 +340,7 @@ def _is_text_of(text: str, v: float) -> bool:
     written = number(text)
     if written is None:
         return False
+    # `-0` is an integer to `number`, and as such has no sign.
     x = -0.0 if text.startswith("-") and not written else float(written)
     return _same_float(single(x) if isinstance(v, Single) else x, v)
 
@@ -413,8 +416,9 @@ _IN: dict[str, Callable[[Any, Any, ValueSettings], bool]] = {
 
 
 def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
-    """True if ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful
-    conversion.
+    """True if a column holds the scalar ``v`` exactly, or by a lawful conversion.
+
+    ``stored``: what was read of the column, which is of ``type_``.
     """
     if settings.resolved and isinstance(v, SignedCell) and holds(type_, stored, Cell(v), settings):
         return True  # read by the table's signs, as `resolve` reads it
@@ -453,8 +457,9 @@ def _is_midnight(type_: Primitive, stored: Any, v: Any, settings: ValueSettings)
 
 
 def same_json(stored: Any, v: Any, *, empty_names: bool = False) -> bool:
-    """True if a variant, read as JSON, equals the value: null and an absent key are one, and so are 1 and
-    1.0. ``empty_names``: the empty key's value counts.
+    """True if a variant, read as JSON, equals the value.
+
+    Null and an absent key are one, and so are 1 and 1.0. ``empty_names``: the empty key's value counts.
     """
     same = partial(same_json, empty_names=empty_names)
     if is_nothing(v, empty_names=empty_names):

@@ -89,6 +89,7 @@ def unmatched(pieces: Iterable[Piece]) -> Unmatched:
     is_record = order < len(records)
     of_records = np.bincount(group, is_record).astype(np.int64)
     of_rows = np.bincount(group, ~is_record).astype(np.int64)
+    # Of equal records and rows, as many records as there are rows have one: those with the lowest ranks.
     rank = np.arange(len(order)) - np.flatnonzero(begins)[group]
     lone = order[is_record & (rank >= of_rows[group])]
     alone = (of_records == 0) & (of_rows > 0)
@@ -224,6 +225,7 @@ def _batches(part: FilePart) -> Iterator[tuple[list[int], list[bytes]]]:
     size = 0
     for _, text in texts(part):
         lines.append(text.line)
+        # A text that is cut off is no record: an empty one cannot be decoded either, and is left to `match`.
         raws.append(text.raw if len(text.raw) <= part.longest else b"")
         size += len(text.raw)
         if size >= _BATCH:
@@ -251,6 +253,7 @@ class ColumnMatching:
             return self._unmatched_here()
         records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))
         rows = self._in_arrow(self._columns.of_rows).rdd.map(_piece_of_rows)
+        # Only fingerprints and places pass between tasks; records that are left are read again.
         met = records.flatMap(self._columns.of_parts).union(rows).partitionBy(self._columns.buckets)
         results = [x for x in met.values().mapPartitions(_met).collect() if x is not None]
         return reduce(add, results) if len(results) == self._columns.buckets else None
@@ -260,6 +263,7 @@ class ColumnMatching:
         pieces = [piece for task in self._tasks for _, piece in self._columns.of_parts(task)]
         self._own = b"".join(keys for _, keys, _ in pieces)
         equal_rows = partial(self._columns.equal_rows, self._own)
+        # One row more than fits shows whether the table is small, without a count of its rows.
         first = as_arrow(self._plain().limit(_ROWS + 1))
         if len(first) <= _ROWS:
             keys, others = _sums(equal_rows(first.combine_chunks().to_batches()))

@@ -107,6 +107,7 @@ def _value(cell: Any, moment: bool) -> Any:
         return f"{text}.{fraction:06}".rstrip("0") if fraction else text
     if isinstance(cell, date | time):
         return cell.isoformat() + "T00:00:00" * (moment and isinstance(cell, date))
+    # Excel has doubles alone; up to 2^53 a whole one is exactly the integer that was typed.
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 and str(cell) != "-0.0":
         return int(cell)
     return None if cell == "" else cell
@@ -151,8 +152,10 @@ class _Workbook:
         with self.archive.open(part) as xml:
             for _, tag in ET.iterparse(xml):  # noqa: S314  no network, and the parser ends bombs
                 if _name(tag) == "row":
+                    # Numbers of rows and letters of columns may be left out: then each is the next one.
                     number = int(tag.get("r", number + 2)) - 1
                     yield number, self._cells(tag)
+                    # Else the whole sheet would stay in memory as a tree.
                     tag.clear()
 
     def _cells(self, row: _Element) -> _Cells:

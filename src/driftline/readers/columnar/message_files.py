@@ -68,7 +68,7 @@ def _texts(rows: Rows, struct: Struct) -> list[bytes]:
     if not {"key", "value"} <= set(names) <= AROUND:
         return texts
     key, value = (rows.batch.column(names.index(name)) for name in ("key", "value"))
-    # A null value beside a key deletes the row, so it is written out; other nulls of columns are left out.
+    # A null value next to a key deletes the row, so it is written out; other nulls of columns are left out.
     tombstones = pc.and_(key.is_valid(), value.is_null()).to_pylist()
     return [
         text[:-1] + b',"value":null}' if is_tombstone else text

@@ -87,7 +87,7 @@ def _finer_column(file: orc.ORCFile, names: Sequence[str]) -> str | None:
                 # Arrow takes a dot in a name for a path.
                 batch = file.read_stripe(stripe, columns=None if "." in name else [name])
             except (pa.ArrowException, OSError):
-                # A fine value beside a far year, in one stripe, goes unnoticed.
+                # A fine value next to a far year, in one stripe, goes unnoticed.
                 continue  # a year that nanoseconds do not reach
             if any(map(_is_finer, _timestamps(batch.column(batch.schema.get_field_index(name))))):
                 return name

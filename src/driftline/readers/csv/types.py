@@ -49,7 +49,7 @@ NARROW = (
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _NUMBERS: Types = frozenset((LONG, DOUBLE))
-KINDS: Types = frozenset((BOOLEAN, LONG, DOUBLE))  # of a cell of a key, beside text
+KINDS: Types = frozenset((BOOLEAN, LONG, DOUBLE))  # of a cell of a key, apart from text
 _PLAIN_LONG = r"^(?:0|-?[1-9][0-9]{0,14})$"  # of a whole number, at a glance
 _NO_TEXT = r"^-?[0-9]|^(?i:true|false)$"  # of what may be no text
 _DATE_LENGTH = len("2024-02-29")
@@ -77,7 +77,7 @@ def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
     decimal, thousands = signs
     if thousands:
         shortened = pc.replace_substring(texts, thousands, "")
-        # 1.23 beside 1.234 is a mistake, or has another sign: the column becomes text.
+        # 1.23 next to 1.234 is a mistake, or has another sign: the column becomes text.
         others = pc.replace_substring(texts, thousands, "_")
         texts = pc.if_else(pc.match_substring_regex(texts, f"^{signs.groups}$"), shortened, others)
     if decimal == POINT:
@@ -164,7 +164,7 @@ def _are_instants(texts: pa.Array) -> bool:
 
 
 def not_met(texts: pa.Array, among: Types, signs: Signs) -> Types:
-    """The types ``among`` these that no text has by itself.
+    """The types ``among`` these that no text has on its own.
 
     >>> [str(t) for t in not_met(pa.array(["1", "x", "true"]), KINDS, Signs())]
     ['double']

@@ -256,7 +256,7 @@ _RECORD, _RECORDS = Facet(0, RECORD), Facet(1, RECORD)
 class ListedRecords:
     """Takes records out of the list at a path of each document.
 
-    Values beside the list are no part of a record: they are counted.
+    Values next to the list are no part of a record: they are counted.
     """
 
     def __init__(self, path: Path) -> None:
