@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+import uuid
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from core.random_steps import Json
+from core.table_in_memory import TableInMemory
+from driftline.convert import Converter
+from driftline.convert.declared import Declared
 from driftline.core.changes import Refused, evolved
 from driftline.core.history.restoring import restoration
+from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import Facet
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -32,14 +42,21 @@ from driftline.core.schema.types import (
     decimal,
     fixed,
 )
+from driftline.core.settings.properties import from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.files import describe
 from driftline.formats.open import EmbeddedLake, located
+from driftline.observe.arrow import ArrowObserver
+from driftline.observe.expect import expect
+from driftline.observe.json_lines import JsonObserver
 from driftline.operations.alter import parse
 from driftline.runtime import duckdb as engine
 from driftline.sql.quoting import spark_type
+from driftline.verify.match import differences
+from driftline.verify.matching_key import TableStruct
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()
 
@@ -196,3 +213,109 @@ def test_file_with_a_timestamp_that_duckdb_cannot_print_has_no_bounds(tmp_path: 
     assert (far.rows, near.rows) == (2, 2)
     assert far.stats == {n: replace(stats, low=None, high=None) for n, stats in near.stats.items()}
     assert near.stats[1].low == "1970-01-01 00:00:00"
+
+
+UUID_TEXT = "12345678-1234-5678-1234-567812345678"
+DAY, SECOND, MILLI = "2024-01-02", "2024-01-02T03:04:05", "2024-01-02T03:04:05.006"
+# A column's type, what records have in its field, what the column holds, and the types of the columns beside it.
+TAKEN: list[tuple[str, list[Any], list[Any], set[str]]] = [
+    ("int8", [127, -128, None], [127, -128, None], set()),
+    ("int8", [5, 128], [5, None], {"long"}),
+    ("int8", [5, -129], [5, None], {"long"}),
+    ("int8", [True], [1], set()),
+    ("int8", [1.5, 2], [None, 2], {"double"}),
+    ("int8", ["x", 2], [None, 2], {"string"}),
+    ("int16", [32767, -32768], [32767, -32768], set()),
+    ("int16", [32768], [None], {"long"}),
+    ("uint8", [255, 0], [255, 0], set()),
+    ("uint8", [256, -1, 7], [None, None, 7], {"long"}),
+    ("uint16", [65535], [65535], set()),
+    ("uint16", [65536], [None], {"long"}),
+    ("uint32", [2**32 - 1], [2**32 - 1], set()),
+    ("uint32", [2**32, 1], [None, 1], {"long"}),
+    ("uint64", [2**64 - 1, 2**63, 0], [2**64 - 1, 2**63, 0], set()),
+    ("uint64", [-1, 1], [None, 1], {"long", "decimal(20, 0)"}),
+    ("uint64", [2**64, 1], [None, 1], {"decimal(38, 0)"}),
+    ("timestamp_s", [SECOND, DAY], [datetime(2024, 1, 2, 3, 4, 5), datetime(2024, 1, 2)], set()),
+    ("timestamp_s", [SECOND, MILLI], [datetime(2024, 1, 2, 3, 4, 5), None], {"timestamp_ntz"}),
+    ("timestamp_ms", [MILLI], [datetime(2024, 1, 2, 3, 4, 5, 6000)], set()),
+    ("timestamp_ms", [MILLI + "007"], [None], {"timestamp_ntz"}),
+    ("timestamp_ms", [SECOND + "Z"], [None], {"timestamp", "string"}),
+    ("uuid", [UUID_TEXT, None], [uuid.UUID(UUID_TEXT).bytes, None], set()),
+    ("uuid", ["x", UUID_TEXT], [None, uuid.UUID(UUID_TEXT).bytes], {"string"}),
+    ("uuid", [UUID_TEXT.replace("1", "A")], [None], {"string"}),
+    ("json", [{"a": [1, None]}, [], "x", 1.50, True, None], ['{"a":[1,null]}', "[]", '"x"', "1.5", "true", None], set()),
+    ("int128", [1], [None], {"long", "string"}),
+    ("timestamp_ns", [SECOND], [None], {"timestamp_ntz", "string"}),
+]  # fmt: skip
+
+
+def taken(type_: str, *batches: list[Any]) -> TableInMemory:
+    """A table whose column ``a`` DuckDB made, after batches of JSON, by whole columns and one by one."""
+    table = TableInMemory(schema=Schema(Struct((Field("a", types.read_type(type_), 1, required=True),))))
+    for values in batches:
+        table.take(Json([{"a": value} for value in values]))
+    return table
+
+
+@pytest.mark.parametrize(("type_", "values", "held", "beside"), TAKEN)
+def test_a_column_that_duckdb_made_takes_what_is_exact_there(
+    type_: str, values: list[Any], held: list[Any], beside: set[str]
+) -> None:
+    table = taken(type_, values)
+    first, *others = table.schema.struct.fields
+    rows = pa.Table.from_batches(table.rows)
+    assert rows.column("a").to_pylist() == held
+    assert {str(f.type) for f in others} == beside
+    assert first.type == types.read_type(type_)
+    # NOT NULL stays where each record has a value that the column takes.
+    assert first.required == (None not in held)
+    for row, source in zip(rows.to_pylist(), table.sources, strict=True):
+        shown = row | {"a": str(uuid.UUID(bytes=row["a"])) if type_ == "uuid" and row["a"] else row["a"]}
+        assert differences(TableStruct.of(table.schema.struct), shown, source.for_verify) == []
+
+
+def test_what_a_column_takes_does_not_depend_on_its_siblings() -> None:
+    table = taken("int8", [5], [300], [6, 301])
+    assert pa.Table.from_batches(table.rows).to_pydict() == {
+        "a": [5, None, 6, None],
+        "a_long": [None, 300, 6, 301],
+    }
+
+
+@pytest.mark.parametrize(("policy", "holds", "refused"), [("strict", [5], 1), ("widen", [5], 1)])
+def test_a_value_outside_the_bounds_is_refused_alone(policy: str, holds: list[int], refused: int) -> None:
+    schema = Schema(Struct((Field("a", types.read_type("int8"), 1),)))
+    settings = from_properties({"driftline.policy": policy})
+    observer = JsonObserver(expect(schema, settings), settings)
+    observer.feed([b'{"a": 5}', b'{"a": 300}'], "batch", 1)
+    (conflict,) = plan(schema, observer.result().shape, settings).conflicts
+    assert conflict.inexact == Facet(0, types.read_type("int8"))
+
+
+TYPED: list[tuple[str, pa.Array, list[Any], set[str]]] = [
+    ("int8", pa.array([5, -128], pa.int64()), [5, -128], set()),
+    ("int8", pa.array([5, 300], pa.int32()), [5, None], {"int"}),
+    ("uint64", pa.array([2**64 - 1], pa.uint64()), [2**64 - 1], set()),
+    ("int16", pa.array([Decimal(7), None], pa.decimal128(9, 0)), [7, None], set()),
+    ("timestamp_s", pa.array([10**9], pa.timestamp("us")), [datetime(1970, 1, 1, 0, 16, 40)], set()),
+    ("timestamp_s", pa.array([1], pa.timestamp("ns")), [None], {"string"}),
+    ("uuid", pa.array([b"0" * 16], pa.uuid()), [b"0" * 16], set()),
+    ("json", pa.array(['{"a": 1}']), [None], {"string"}),
+]
+
+
+@pytest.mark.parametrize(("type_", "values", "held", "beside"), TYPED)
+def test_typed_values_go_into_a_column_that_duckdb_made(
+    type_: str, values: pa.Array, held: list[Any], beside: set[str]
+) -> None:
+    schema = Schema(Struct((Field("a", types.read_type(type_), 1),)))
+    declared = Declared(pa.schema({"a": values.type}))
+    columns = declared.read([values])
+    observer = ArrowObserver(declared.struct, expect(schema, Settings()), "batch")
+    observer.feed(columns)
+    planned = plan(schema, observer.result().shape, Settings())
+    converter = Converter(planned.schema.struct, planned.route, Settings())
+    rows = converter.of_arrow(columns, declared.struct, json=False)
+    assert rows.column("a").to_pylist() == held
+    assert {str(f.type) for f in planned.schema.struct.fields[1:]} == beside

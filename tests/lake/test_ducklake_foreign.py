@@ -180,6 +180,70 @@ def test_columns_that_spark_cannot_read_stand_in_nobodys_way(lake: Lake, tmp_pat
     assert duckdb(lake, "SELECT count(hugeint_x), count(interval_x), count(*) FROM lk.s.t") == [(1, 1, 4)]
 
 
+OWN = (
+    "i TINYINT NOT NULL, s SMALLINT, b UTINYINT, w USMALLINT, u UINTEGER, u8 UBIGINT, ts TIMESTAMP_S, ms TIMESTAMP_MS, js JSON, "
+    "uu UUID, l STRUCT(a SMALLINT, j JSON, k UUID)[]"
+)
+KEY = "12345678-1234-5678-1234-567812345678"
+FITTING = {
+    "i": -128,
+    "s": 32767,
+    "b": 255,
+    "w": 65535,
+    "u": 2**32 - 1,
+    "u8": 2**64 - 1,
+    "ts": "2024-01-01T00:00:01",
+    "ms": "2024-01-01T00:00:01.002",
+    "js": {"a": [1, 1.50, "x"]},
+    "uu": KEY,
+    "l": [{"a": -1, "j": [], "k": KEY}],
+}
+STORED = (
+    -128, 32767, 255, 65535, 2**32 - 1, 2**64 - 1, "2024-01-01 00:00:01", "2024-01-01 00:00:01.002", '{"a":[1,1.5,"x"]}',
+    KEY, f"[{{'a': -1, 'j': '[]', 'k': {KEY}}}]",
+)  # fmt: skip
+ALL = "i, s, b, w, u, u8, ts::VARCHAR, ms::VARCHAR, js::VARCHAR, uu::VARCHAR, l::VARCHAR"
+
+
+# Spark's own writer takes over where a column has a type that tasks do not write.
+@pytest.mark.parametrize("beside", ["", ", h HUGEINT"])
+def test_values_go_into_the_columns_that_duckdb_made(lake: Lake, tmp_path: Path, beside: str) -> None:
+    table = made(lake, f"CREATE TABLE lk.s.t ({OWN}{beside})")
+    file = lines(tmp_path, FITTING, {"i": 5, "js": "text"})
+    if not reads_uuids():
+        assert {c.path for c in table.ingest(file).changes} == {("uu_string",), ("l", "element", "k_string")}
+        return
+    assert table.ingest(file).changes == ()
+    assert table.verify([file], "json").found
+    ((first, second),) = [duckdb(lake, f"SELECT {ALL} FROM lk.s.t ORDER BY i")]
+    assert first == STORED
+    assert second == (5, *[None] * 7, '"text"', None, None)
+    assert duckdb(
+        lake, f"SELECT js->'a'->>2 FROM lk.s.t WHERE uu = '{KEY}' AND u8 > 9223372036854775807"
+    ) == [("x",)]
+    (row,) = lake.sql("SELECT i, u, u8, uu, l FROM s.t WHERE b = 255").collect()
+    assert (row.i, row.u, int(row.u8), row.uu, row.l[0].k) == (-128, 2**32 - 1, 2**64 - 1, KEY, KEY)
+
+    # What is outside goes beside, and the column takes the rest of the batch all the same.
+    other = {"i": 300, "u": -1, "u8": 0.5, "ts": "2024-01-01T00:00:01.5", "uu": "x", "l": {"a": 40000}}
+    file = lines(tmp_path, other, FITTING | {"i": 7})
+    added = {".".join(change.path) for change in table.ingest(file).changes}
+    assert {"i_long", "u_long", "u8_double", "ts_timestamp_ntz", "uu_string"} <= added
+    assert table.verify([file], "json").found
+    assert duckdb(lake, "SELECT i, i_long FROM lk.s.t WHERE i_long IS NOT NULL ORDER BY ALL") == [
+        (7, 7),
+        (None, 300),
+    ]
+    plain = ALL.removesuffix(", l::VARCHAR")
+    assert duckdb(lake, f"SELECT {plain} FROM lk.s.t WHERE i = 7") == [(7, *STORED[1:-1])]
+    field = table.state().schema.find(("i",))
+    assert field is not None and str(field.type) == "int8" and not field.required
+    assert table.stats(exact=not beside).records == 4
+    run(table.format.catalog, "DELETE FROM lk.s.t WHERE i = 5", "CALL ducklake_merge_adjacent_files('lk')")
+    assert duckdb(lake, f"SELECT {plain} FROM lk.s.t WHERE i < 0") == [STORED[:-1]]
+    assert lake.sql("SELECT i, js FROM s.t WHERE i < 0").collect()[0].js == STORED[8]
+
+
 def test_rows_of_such_types_in_the_catalog(lake: Lake) -> None:
     columns = ", ".join(
         f"{t.lower()}_x {t}, {t.lower()}_s STRUCT(y {t})[]" for t in VALUES if t != "GEOMETRY"

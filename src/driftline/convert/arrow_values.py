@@ -45,6 +45,7 @@ from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
 from driftline.core.schema.types import (
     DOUBLE,
+    JSON,
     LONG,
     STRING,
     VARIANT,
@@ -274,11 +275,13 @@ class ArrowValues:
         ]
         return scattered(len(leaves), parts, arrow_type(target))
 
-    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+    def whole(self, type_: Primitive) -> tuple[pa.Array, NDArray[np.bool_]]:
         """Return the values as VARIANT, and flags of the leaves held.
 
-        A VARIANT column without lists stays unchanged.
+        A VARIANT column without lists stays unchanged. JSON holds none: the values have types, or are parsed.
         """
+        if type_ == JSON:
+            return pa.nulls(len(self._lists), arrow_type(JSON)), np.zeros(self.count, np.bool_)
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
         columns = self.lists()
@@ -469,14 +472,14 @@ class MixedValues:
         ]
         return records[0].followed_by(records[1:]), np.concatenate(numbers)
 
-    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+    def whole(self, type_: Primitive) -> tuple[pa.Array, NDArray[np.bool_]]:
         """Merge the parts' values: each as a whole if any value is in several parts."""
-        if self._shared.any():
+        if self._shared.any() and type_ == VARIANT:
             columns = [column for part in self._parts for column in part.lists()]
             array = variants_of(reduce(merged, same) for same in zip(*columns, strict=True))
             owners = [value for value, _ in self.places()]
             return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
-        parts = [part.variants() for part in self._parts]
+        parts = [part.whole(type_) for part in self._parts]
         return reduce(first_of, [array for array, _ in parts]), np.concatenate([valid for _, valid in parts])
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:

@@ -30,6 +30,7 @@ from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.types import (
+    JSON,
     LONG,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -53,7 +54,7 @@ from driftline.core.support import gc_paused, pickled
 from driftline.errors import DataError
 
 # What is another value for each row, by the expression of the default.
-_EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": lambda: str(uuid.uuid4()), "rand()": random.random}
+_EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": uuid.uuid4, "rand()": random.random}
 
 
 def without_defaults(struct: Struct) -> Struct:
@@ -90,7 +91,12 @@ def default_of(column: Field, count: int) -> pa.Array:
     # Another expression is computed once for the batch, before its tasks; here it can only be missing.
     if default.sql not in _EACH_ROW:
         raise DataError(no_value(column))
-    return pa.array([_EACH_ROW[default.sql]() for _ in range(count)], type_)
+    values = (_EACH_ROW[default.sql]() for _ in range(count))
+    return pa.array([v if isinstance(v, float) else _of_uuid(v, type_) for v in values], type_)
+
+
+def _of_uuid(value: uuid.UUID, type_: pa.DataType) -> bytes | str:
+    return str(value) if pa.types.is_string(type_) else value.bytes
 
 
 def initial_default(column: Field) -> pa.Scalar | None:
@@ -110,7 +116,7 @@ def _value(type_: Type, default: Default) -> Any:
             return datetime.fromisoformat(value)
         case "time":
             return time.fromisoformat(value)
-        case "uuid":
+        case "uuid" | "duckdb_uuid":
             return uuid.UUID(value).bytes
         case _:
             return str(value) if pa.types.is_string(arrow_type(type_)) else value
@@ -200,13 +206,13 @@ def _fill(
     }
     # All map columns of the field together: an entry is lost only if none of them takes it.
     leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, collector)
-    variants: dict[int, pa.Array] = {}
+    held_whole: dict[int, pa.Array] = {}
     keeping: list[pa.Array] = []
     stored: list[NDArray[np.bool_]] = []
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
         base = peel(type_)[1]
-        if type_ == VARIANT:
-            variants[i], valid = values.variants()
+        if isinstance(type_, Primitive) and type_ in (VARIANT, JSON):
+            held_whole[i], valid = values.whole(type_)
             stored.append(valid)
             continue
         if i not in leaves:
@@ -225,7 +231,7 @@ def _fill(
         waits = bool(field.to_rest or maps)
         _account(values, reduce(np.logical_or, stored), path, collector if waits else None, field.elsewhere)
     return [
-        variants[i] if i in variants else values.placed(leaves[i], in_lists(type_, leaves[i].type))
+        held_whole[i] if i in held_whole else values.placed(leaves[i], in_lists(type_, leaves[i].type))
         for i, type_ in enumerate(types)
     ]
 
@@ -402,9 +408,9 @@ def _struct(
 
 
 def cuts_variants(struct: Struct, contract: Contract) -> bool:
-    """True if a table of ``struct`` has VARIANT columns and the contract excludes any field."""
+    """True if a table of ``struct`` has VARIANT or JSON columns and the contract excludes any field."""
     excludes = next(excluded_paths(contract), None) is not None
-    return excludes and any(f.type == VARIANT for _, f in Schema(struct).walk())
+    return excludes and any(f.type in (VARIANT, JSON) for _, f in Schema(struct).walk())
 
 
 def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, object]:

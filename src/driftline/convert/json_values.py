@@ -38,7 +38,19 @@ from driftline.core.planning.conversions import NARROW
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Base, MapOf
-from driftline.core.schema.types import BINARY, BOOLEAN, DOUBLE, LONG, STRING, UUID, VARIANT, Primitive, Type
+from driftline.core.schema.types import (
+    BIG_INTEGER,
+    BINARY,
+    BOOLEAN,
+    BOUNDS,
+    DOUBLE,
+    LONG,
+    STRING,
+    UUID,
+    VARIANT,
+    Primitive,
+    Type,
+)
 from driftline.core.settings.fields import Contract
 from driftline.core.values import (
     DECLARED,
@@ -78,6 +90,10 @@ def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit
             return pa.array(list(map(float, texts)), pa.float64())
         case "int" | "long" | "double" | "timestamp" | "timestamp_ntz" if natural == LONG:
             return convert(pa.array(list(map(int, texts)), pa.int64()), LONG, target, unit)
+        case name if name in BOUNDS and natural in (LONG, BIG_INTEGER):
+            low, high = BOUNDS[name]
+            numbers = [n if low <= n <= high else None for n in map(int, texts)]
+            return pa.array(numbers, arrow_type(target))
         case "float" if natural in (LONG, DOUBLE):
             return pa.array([float(text) if is_single(text) else None for text in texts], pa.float32())
         case "decimal":
@@ -182,8 +198,12 @@ class JsonValues:
                 parts.append((taken, texts_as(strings, base, target, column_route.unit)))
         return scattered(len(leaves), [part for part in parts if len(part[0])], arrow_type(target))
 
-    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        array = variants_of(self._values)
+    def whole(self, type_: Primitive) -> tuple[pa.Array, NDArray[np.bool_]]:
+        if type_ == VARIANT:
+            array = variants_of(self._values)
+        else:
+            texts = [None if v is None else json_text(v, Contract()) for v in self._values]
+            array = pa.array(texts, pa.string())
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         return array, valid[np.asarray(self._shredded.owners, np.int64)]
 

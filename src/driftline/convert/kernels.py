@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_type
+from driftline.core.planning.conversions import narrows
 from driftline.core.schema.date_pattern import MONTHS, SHORT, WEEKDAYS, DatePattern
-from driftline.core.schema.types import DATE, LONG, TIMESTAMP_NTZ, Primitive
+from driftline.core.schema.types import BOUNDS, DATE, FRACTIONS, LONG, TIMESTAMP_NTZ, WIDER, Primitive
 from driftline.core.values import DATE_PATTERN, TIMESTAMP_NTZ_PATTERN
 
 EXACT = 2**53  # a double holds every integer up to here
@@ -39,12 +40,32 @@ def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | 
     """
     if source == target:
         return values.cast(arrow_type(target))
+    if narrows(source, target):
+        return _narrowed(values, source, target)
     return _KERNELS[source.name, target.name](values, source, target, unit)
 
 
 def converts(source: Primitive, target: Primitive) -> bool:
     """True if there is a conversion at all."""
-    return source == target or (source.name, target.name) in _KERNELS
+    return source == target or narrows(source, target) or (source.name, target.name) in _KERNELS
+
+
+def _narrowed(values: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
+    """Values of a type that only DuckDB makes."""
+    if target.name in BOUNDS:
+        low, high = BOUNDS[target.name]
+        if source.name == "decimal":
+            numbers = values.cast(pa.decimal128(38, 0))
+            bounds = (pa.scalar(Decimal(bound), numbers.type) for bound in (low, high))
+            return _where(numbers, _within(numbers, *bounds)).cast(arrow_type(target))
+        numbers = values.cast(pa.int8() if source.name == "boolean" else values.type).cast(pa.int64())
+        return _where(numbers, _within(numbers, low, min(high, 2**63 - 1))).cast(arrow_type(target))
+    wider = convert(values, source, WIDER[target.name])
+    if target.name not in FRACTIONS:
+        return wider
+    micros = wider.cast(pa.int64())
+    unit = 10 ** (6 - FRACTIONS[target.name])
+    return _where(wider, pc.equal(pc.multiply(_floor_divide(micros, unit), unit), micros))
 
 
 def _cast(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
@@ -56,7 +77,7 @@ def _where(values: pa.Array, exact: pa.Array) -> pa.Array:
     return pc.if_else(exact, values, pa.scalar(None, values.type))
 
 
-def _within(values: pa.Array, low: int, high: int) -> pa.Array:
+def _within(values: pa.Array, low: int | pa.Scalar, high: int | pa.Scalar) -> pa.Array:
     return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import Base
-from driftline.core.schema.types import Primitive, Type
+from driftline.core.schema.types import UUID, WIDER, Primitive, Type
 from driftline.core.settings.fields import Contract
 from driftline.core.values import has_value
 
@@ -73,8 +73,10 @@ class Values(Protocol):
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         """Return each leaf as type ``target``; null if the column does not take it, or not exactly."""
 
-    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """Return the values as VARIANT with their lists, null if not exact, and flags of the leaves held."""
+    def whole(self, type_: Primitive) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Return the values as VARIANT or JSON with their lists, null if not exact, and flags of the leaves
+        held.
+        """
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """Return the leaves that are records and that the column takes, and their numbers.
@@ -130,7 +132,8 @@ def bases_of(column_route: ColumnRoute) -> Bases:
 
 def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
     """Return the types of a field's columns inside their lists, except records and maps."""
-    return frozenset(c.facet.base for c in route.columns if isinstance(c.facet.base, Primitive))
+    bases = (c.facet.base for c in route.columns)
+    return frozenset(UUID if WIDER.get(b.name) == UUID else b for b in bases if isinstance(b, Primitive))
 
 
 def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:

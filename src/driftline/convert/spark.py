@@ -15,11 +15,19 @@ from driftline.core.schema.types import STRING, UUID, VARIANT, List, Map, Primit
 
 Turn: TypeAlias = Callable[[pa.Array, Primitive], pa.Array]
 
-_APART = ("uuid", "fixed", "variant")  # types that Spark has otherwise than Arrow
+_UUIDS = ("uuid", "duckdb_uuid")
+_SIGNED = {
+    "uint8": pa.int16(),
+    "uint16": pa.int32(),
+    "uint32": pa.int64(),
+    "uint64": pa.decimal128(20, 0),
+}
+_APART = ("fixed", "variant", *_UUIDS, *_SIGNED)  # types that Spark has otherwise than Arrow
 
 
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """The rows with uuids as text, fixed as plain bytes, and nothing null within a VARIANT.
+    """The rows with uuids as text, fixed as plain bytes, numbers without a sign in types that have one, and
+    nothing null within a VARIANT.
 
     ``struct``: the table's columns; others behind them are left out.
     """
@@ -38,8 +46,10 @@ def _stand_apart(struct: Struct) -> bool:
 
 
 def _to_spark(array: pa.Array, type_: Primitive) -> pa.Array:
-    if type_ == UUID:
+    if type_.name in _UUIDS:
         return convert(array, UUID, STRING)
+    if type_.name in _SIGNED:
+        return array.cast(_SIGNED[type_.name])
     if type_ == VARIANT:
         # Spark takes neither part as nullable, so there may be no null in them even below a null VARIANT.
         parts = [array.field(number).fill_null(b"") for number in range(2)]
@@ -50,7 +60,7 @@ def _to_spark(array: pa.Array, type_: Primitive) -> pa.Array:
 def _to_arrow(array: pa.Array, type_: Primitive) -> pa.Array:
     if type_ == VARIANT:
         return array
-    return texts_as(array, UUID, UUID, None) if type_ == UUID else array.cast(arrow_type(type_))
+    return texts_as(array, UUID, UUID, None) if type_.name in _UUIDS else array.cast(arrow_type(type_))
 
 
 def _each(batch: pa.RecordBatch, struct: Struct, turn: Turn) -> pa.RecordBatch:

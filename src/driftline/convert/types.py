@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from driftline.core.schema.types import (
+    FRACTIONS,
     READ_AS_TEXT,
     Expression,
     Field,
@@ -41,19 +42,21 @@ _PLAIN = {
     "binary": pa.binary(),
     "unknown": pa.null(),
 }
-# Types of other makers' DuckLake tables, as Spark has them: nothing but
-# null and the column's default goes there.
-_READ_ONLY = {
+# Types of DuckDB's tables: DuckDB reads wider numbers, too, but registers no such file.
+_OF_DUCKDB = {
     "int8": pa.int8(),
     "int16": pa.int16(),
-    "uint8": pa.int16(),
-    "uint16": pa.int32(),
-    "uint32": pa.int64(),
-    "uint64": pa.decimal128(20, 0),
-    "timestamp_s": pa.timestamp("us"),
-    "timestamp_ms": pa.timestamp("us"),
-    **dict.fromkeys(READ_AS_TEXT, pa.string()),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    **dict.fromkeys(FRACTIONS, pa.timestamp("us")),
+    "duckdb_uuid": pa.binary(16),
+    "json": pa.string(),
 }
+_ANNOTATED = {"duckdb_uuid": pa.uuid(), "json": pa.json_()}
+# Nothing but null and the column's default goes there.
+_READ_ONLY = {name: pa.string() for name in READ_AS_TEXT if name not in _OF_DUCKDB}
 
 
 def arrow_schema(struct: Struct) -> pa.Schema:
@@ -64,6 +67,29 @@ def arrow_schema(struct: Struct) -> pa.Schema:
     {b'PARQUET:field_id': b'3'}
     """
     return pa.schema([arrow_field(f) for f in struct.fields])
+
+
+def file_schema(struct: Struct) -> pa.Schema:
+    """The Arrow schema of a file of these columns: DuckDB knows UUIDs and JSON by their annotation.
+
+    >>> file_schema(Struct((Field("a", Primitive("json")),))).field("a").type
+    JsonType(extension<arrow.json>)
+    """
+    return pa.schema([_annotated(arrow_field(f), f.type) for f in struct.fields])
+
+
+def _annotated(field: pa.Field, type_: Type) -> pa.Field:
+    match type_:
+        case Struct(fields):
+            pairs = zip(field.type, fields, strict=True)
+            return field.with_type(pa.struct([_annotated(child, f.type) for child, f in pairs]))
+        case List(element):
+            return field.with_type(pa.list_(_annotated(field.type.value_field, element)))
+        case Map(key, value):
+            keys, items = field.type.key_field, field.type.item_field
+            return field.with_type(pa.map_(_annotated(keys, key), _annotated(items, value)))
+        case Primitive(name):
+            return field.with_type(_ANNOTATED[name]) if name in _ANNOTATED else field
 
 
 def arrow_field(field: Field) -> pa.Field:
@@ -109,6 +135,8 @@ def arrow_type(type_: Type) -> pa.DataType:
             return _VARIANT
         case Primitive("void"):  # of a source alone, inside what waits: no column has it
             return pa.null()
+        case Primitive(name) if name in _OF_DUCKDB:
+            return _OF_DUCKDB[name]
         case Primitive(name) if name in _READ_ONLY:
             return _READ_ONLY[name]
         case _:
@@ -129,7 +157,8 @@ def convertible(struct: Struct) -> bool:
 
 
 def _has_values(field: Field) -> bool:
-    is_known = not isinstance(field.type, Primitive) or field.type.name in (*_PLAIN, "decimal", "fixed")
+    names = (*_PLAIN, *_OF_DUCKDB, "decimal", "fixed")
+    is_known = not isinstance(field.type, Primitive) or field.type.name in names
     return is_known and not isinstance(field.write_default, Expression)
 
 

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.convert.converter import initial_default
+from driftline.convert.json_values import texts_as
 from driftline.convert.types import FIELD_ID, arrow_field, arrow_type
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Struct, Type
+from driftline.core.schema.types import UUID, VARIANT, WIDER, Field, List, Map, Path, Primitive, Struct, Type
 from driftline.errors import DataError
 from driftline.keys.identity import Bounds, FieldColumns, SoughtKeys
 from driftline.keys.settle import Found
@@ -439,6 +440,8 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
             mask=stored.is_null(),
         )
     is_text = pa.types.is_string(stored.type) or pa.types.is_large_string(stored.type)
+    if WIDER.get(type_.name) == UUID and is_text:  # Spark's writer has no UUIDs
+        return texts_as(stored.cast(pa.string()), UUID, UUID, None)
     if type_ == VARIANT or (pa.types.is_string(target) and not is_text):
         raise DataError(
             f"{where}: a {type_} is stored there as {stored.type}, which cannot be copied to another file",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from driftline.convert.declared import OVERFLOW, VOID, entries_of
 from driftline.convert.kernels import convert, converts
 from driftline.convert.leaves import flattened
+from driftline.core.planning.conversions import narrows, outside
 from driftline.core.planning.plan import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
@@ -151,7 +152,11 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: Expe
             items = entries_of(leaves).flatten().field(1)
             _mark_field(items, leaf_type.value, value, expected.value or UNKNOWN)
         case Primitive() if leaf_type != VOID:
-            _mark(leaves, leaf_type, shape.facets[facet])
+            profile = shape.facets[facet]
+            _mark(leaves, leaf_type, profile)
+            if expected.bounded and narrows(leaf_type, Primitive(min(expected.bounded))):
+                low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
+                profile.outside |= outside(int(low), int(high), expected.bounded)
 
 
 def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:

@@ -23,6 +23,7 @@ from driftline.core.schema.types import (
     BIG_DECIMAL,
     BIG_INTEGER,
     BOOLEAN,
+    BOUNDS,
     DOUBLE,
     INT,
     LONG,
@@ -358,8 +359,7 @@ class _DecoderBuilder:
         facets = {facet.base: s for facet, s in field_shape.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
-            # Until an integer beyond 2**53 was seen, one is news: other columns may not hold it exactly.
-            parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
+            parts.append(_integers(facets[LONG], expected))
         elif INT in facets:
             parts.append(_INT)
         if DOUBLE in facets:
@@ -399,6 +399,17 @@ class _DecoderBuilder:
         # as something else.
         ways = [f"(?:{'|'.join(kinds)})\\Z"] if kinds else []
         return "|".join([*ways, f"(?!(?:{'|'.join(typed_patterns)})\\Z)"] if STRING in strings else ways)
+
+
+def _integers(profile: Profile, expected: ExpectedField) -> Any:
+    """Return the type of whole numbers that add nothing to the profile."""
+    within = expected.bounded - profile.outside
+    if not within:
+        # Until an integer beyond 2**53 was seen, one is news: other columns may not hold it exactly.
+        return _LONG if profile.wide else _EXACT_INTEGER
+    lows, highs = zip(*(BOUNDS[name] for name in within), strict=True)
+    most = 2**63 - 1 if profile.wide else EXACT
+    return Annotated[int, Meta(ge=max(-most, *lows), le=min(most, *highs))]
 
 
 def _or_null(type_: Any) -> Any:

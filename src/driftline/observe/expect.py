@@ -11,13 +11,16 @@ from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, Re
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.types import (
     BOOLEAN,
+    BOUNDS,
     DOUBLE,
     FLOAT,
+    FRACTIONS,
     INT,
     LONG,
     STRING,
     TIME,
     UUID,
+    WIDER,
     Field,
     Map,
     Place,
@@ -78,12 +81,13 @@ class ExpectedField:
     beside: BesideMap | None = None
 
     # Derived: whether integers and fractions go by their own types, or small integers by int and others by
-    # their own; whether strings do, and whether date-like ones always count.
+    # their own; whether strings do, and whether date-like ones always count; the types with bounds.
     plain_integers: bool = field(init=False)
     plain_fractions: bool = field(init=False)
     small_integers: bool = field(init=False)
     plain_strings: bool = field(init=False)
     dated: bool = field(init=False)
+    bounded: frozenset[str] = field(init=False)
     required_keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,8 +96,10 @@ class ExpectedField:
         self.plain_integers = LONG in self.types or not (narrow or INT in self.types)
         self.plain_fractions = DOUBLE in self.types or not narrow
         self.small_integers = INT in self.types and not narrow and LONG not in self.types
+        names = {t.name for t in self.types}
         self.plain_strings = not self.types & {UUID, TIME}
-        self.dated = bool(self.types & set(DATELIKE))
+        self.dated = bool(self.types & set(DATELIKE)) or not names.isdisjoint(FRACTIONS)
+        self.bounded = frozenset(names.intersection(BOUNDS))
         self.required_keys = tuple(key for key, expected in self.fields.items() if expected.required)
 
 
@@ -131,7 +137,7 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
         else None
     )
     return ExpectedField(
-        frozenset(t for t in leaf_types if isinstance(t, Primitive)),
+        frozenset(UUID if WIDER.get(t.name) == UUID else t for t in leaf_types if isinstance(t, Primitive)),
         fields,
         _expect(values, inside.of("value"), settings) if values else None,
         contract.needed or any(column.required for column in columns),

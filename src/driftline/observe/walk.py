@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from driftline.core.planning.conversions import outside
 from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.schema.types import BOOLEAN, LONG, STRING, Path, Place, Primitive
+from driftline.core.schema.types import BIG_INTEGER, BOOLEAN, LONG, STRING, Path, Place, Primitive
 from driftline.core.values import (
     DATELIKE,
     EXACT,
@@ -215,7 +216,7 @@ class Walker:
     ) -> None:
         """Add a value that is no list; ``value`` is the whole value around it."""
         wide = beyond = False
-        digits = 0
+        digits, unbound = 0, frozenset[str]()
         base: Base
         if isinstance(leaf, dict):
             self._object(leaf, depth, value, field_shape, expected, position)
@@ -232,9 +233,13 @@ class Walker:
             base = declared_base(text, expected.types) if expected.types else base_of(text)
             # Texts of up to 15 characters are within 2**53, and most integers are that short.
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
+            if expected.bounded and base in (LONG, BIG_INTEGER):
+                unbound = outside(int(text), int(text), expected.bounded)
         facet = self._facet(base, dim, value, field_shape, position)
-        if wide > facet.wide or digits > facet.fraction or beyond > facet.far or ragged > facet.ragged:
+        is_new = wide > facet.wide or digits > facet.fraction or beyond > facet.far or ragged > facet.ragged
+        if is_new or not unbound <= facet.outside:
             self._learn()
+            facet.outside |= unbound
             facet.wide, facet.fraction = facet.wide or wide, max(facet.fraction, digits)
             facet.far, facet.ragged = facet.far or beyond, facet.ragged or ragged
 

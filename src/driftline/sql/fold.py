@@ -14,10 +14,12 @@ from driftline.core.schema.types import (
     BINARY,
     DATE,
     DOUBLE,
+    JSON,
     LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    WIDER,
     Field,
     List,
     Map,
@@ -72,6 +74,11 @@ def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
         return x if s == t else f"try_cast({x} as variant)"
     if s == t:
         return x
+    if s == JSON:
+        return exactly(x, STRING, t, unit) if t in (STRING, BINARY) else null(t)
+    if s.name in WIDER:
+        wider = WIDER[s.name]
+        return exactly(f"cast({x} as {spark_type(wider)})", wider, t, unit)
     if fits(s, t):
         return convert(x, s, t, unit)
     if t.name not in CONVERTS.get(s.name, ()) + ROUTES_TOO.get(s.name, ()):

@@ -14,7 +14,7 @@ _SPARK = {
     "unknown": "void",
     "fixed": "binary",
     "timestamp_ntz": "timestamp_ntz",
-    # Types of other makers' DuckLake tables, which are read, and to which nothing is routed.
+    # Types that only DuckDB makes.
     "int8": "tinyint",
     "int16": "smallint",
     "uint8": "smallint",
@@ -23,6 +23,7 @@ _SPARK = {
     "uint64": "decimal(20,0)",
     "timestamp_s": "timestamp_ntz",
     "timestamp_ms": "timestamp_ntz",
+    "duckdb_uuid": "string",
     **dict.fromkeys(READ_AS_TEXT, "string"),
 }
 

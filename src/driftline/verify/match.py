@@ -178,6 +178,8 @@ class _Check:
     def nothing(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
         """A value without content (2.4): its columns hold nothing more, and its lists unchanged."""
         for column, dim, stored in siblings:
+            if column.variant and self.holds(column, _unwrapped(stored, dim), v, steps):
+                continue
             by_default = (
                 v is not None or column.type is not None
             )  # no default makes a struct, list or map of null

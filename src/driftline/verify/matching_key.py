@@ -192,8 +192,8 @@ class TableColumn:
 
     @property
     def variant(self) -> bool:
-        """True if the column is a VARIANT."""
-        return self.type is not None and self.type.name == "variant"
+        """True if the column is a VARIANT, or JSON: it holds a value whole."""
+        return self.type is not None and self.type.name in ("variant", "json")
 
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
@@ -231,7 +231,9 @@ class TableStruct:
                 continue
             key = data_key(f, prefix)
             column = TableColumn.of(f.name, f.type, prefix, defaults)
-            column.defaults = tuple((defaults or {}).get(f.id, ()))
+            texts = (defaults or {}).get(f.id, ())
+            is_json = column.type is not None and column.type.name == "json"
+            column.defaults = tuple(_DECODE(d) if is_json and isinstance(d, str) else d for d in texts)
             out.columns[f.name] = (key, column)
             if column.dim:
                 out.lists.setdefault(key, []).append(f.name)
@@ -397,7 +399,8 @@ class Meeting:
                 if child is not None and (key != "" or self.settings.empty_names):
                     self._column(column.value, child, x, child_path, out)
         else:
-            self._value(slot, stored, path, out)
+            is_json = column.type is not None and column.type.name == "json"
+            self._value(slot, _DECODE(stored) if is_json else stored, path, out)
 
 
 def key(scalars: Iterable[str]) -> int:

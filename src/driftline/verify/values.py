@@ -7,6 +7,7 @@ written so (2.1 to 2.3 of the evolution rules).
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 import struct
@@ -144,6 +145,9 @@ def number(text: str) -> int | Decimal | None:
         return Decimal(text)
     except InvalidOperation:
         return None
+
+
+_DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
 
 
 def by_pattern(text: str, settings: ValueSettings) -> date | None:
@@ -354,6 +358,10 @@ def _in_other(stored: Any, v: Any, settings: ValueSettings) -> bool:
     return bool(stored == v or str(stored) == v)
 
 
+def _in_json(stored: str, v: Any, settings: ValueSettings) -> bool:
+    return same_json(_DECODE(stored), v, empty_names=settings.empty_names)
+
+
 def _in_variant(stored: Any, v: Any, settings: ValueSettings) -> bool:
     return same_json(stored, v, empty_names=settings.empty_names)
 
@@ -412,6 +420,10 @@ _IN: dict[str, Callable[[Any, Any, ValueSettings], bool]] = {
     "binary": _in_binary,
     "fixed": _in_binary,
     "variant": _in_variant,
+    # Those that only DuckDB makes.
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16", "uint32", "uint64"), _in_whole),
+    **dict.fromkeys(("timestamp_s", "timestamp_ms"), _in_timestamp),
+    "json": _in_json,
 }
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.convert.types import arrow_schema
+from driftline.convert.types import file_schema
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.runtime.disk import NEW, delete_file, local, sync
@@ -395,9 +395,10 @@ class _Writer:
         settings = plan.settings
         self._new, self._file, self._row_group = file, file.stream, settings.row_group
         self._collector = MetricsCollector(plan.schema.struct, plan.modes)
+        self._schema = file_schema(plan.schema.struct)
         self._writer = pq.ParquetWriter(
             self._file,
-            arrow_schema(plan.schema.struct),
+            self._schema,
             compression=settings.codec,
             compression_level=_LEVEL.get(settings.codec) if settings.level is None else settings.level,
             data_page_size=settings.page,
@@ -447,6 +448,8 @@ class _Writer:
         if self._gathered:
             self._collector.feed(self._gathered)
             table = pa.Table.from_batches(self._gathered)
+            if table.schema != self._schema:
+                table = table.cast(self._schema)
             with self._new.explaining():
                 self._writer.write_table(table, row_group_size=max(1, len(table)))
             self._gathered, self._bytes = [], 0

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, UNWRITABLE, Primitive, decimal
+from driftline.core.schema.types import (
+    BOUNDS,
+    DOUBLE,
+    FLOAT,
+    FRACTIONS,
+    JSON,
+    LONG,
+    STRING,
+    UNWRITABLE,
+    VARIANT,
+    WIDER,
+    Primitive,
+    decimal,
+)
 from driftline.core.settings.fields import EPOCH_DIGITS
 
 if TYPE_CHECKING:
@@ -46,7 +59,7 @@ IN_PLACE: tuple[tuple[str, str], ...] = (("int", "long"), ("float", "double"), (
 NUMBERS = ("int", "long", "float", "double", "decimal")
 # Of these, those in which a number of JSON may not be exact.
 NARROW = ("int", "float", "decimal")
-OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown")
+OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown", "json")
 
 
 def fits(t: Primitive, u: Primitive) -> bool:
@@ -58,6 +71,9 @@ def fits(t: Primitive, u: Primitive) -> bool:
     """
     if t == u or u.name == "variant":
         return True
+    t = WIDER.get(t.name, t)
+    if t == u:
+        return True
     if u.name not in FITS.get(t.name, ()):
         return False
     if u.name == "decimal":
@@ -68,11 +84,44 @@ def fits(t: Primitive, u: Primitive) -> bool:
     return True
 
 
+def narrows(t: Primitive, u: Primitive) -> bool:
+    """True if values of ``t`` may be exact in ``u``, a type that only DuckDB makes; `exact` decides.
+
+    >>> narrows(LONG, Primitive("int8")), narrows(DOUBLE, Primitive("int8")), narrows(LONG, DOUBLE)
+    (True, False, False)
+    """
+    if u.name in BOUNDS:
+        return t.name in ("boolean", "int", "long") or (t.name == "decimal" and not t.args[1])
+    wider = WIDER.get(u.name)
+    return wider is not None and fits(t, wider)
+
+
+def outside(low: int, high: int, among: Iterable[str]) -> frozenset[str]:
+    """Those of the types ``among`` these whose bounds do not include both whole numbers.
+
+    >>> sorted(outside(0, 200, ("int8", "uint8")))
+    ['int8']
+    """
+    return frozenset(name for name in among if low < BOUNDS[name][0] or high > BOUNDS[name][1])
+
+
+def takes_anything(column: object, *, typed: bool) -> bool:
+    """True if a column of this base takes any value as it is: VARIANT, and DuckDB's JSON what is JSON.
+
+    ``typed``: the source declares types, of which JSON has no other than its own.
+    """
+    return column == VARIANT or (column == JSON and not typed)
+
+
 def exact(t: Primitive, u: Primitive, profile: Profile, unit: str = "ms") -> bool:
     """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits.
 
     ``unit``: the epoch unit.
     """
+    if u.name in BOUNDS:
+        return u.name not in profile.outside
+    if u.name in FRACTIONS:
+        return profile.fraction <= FRACTIONS[u.name]
     if u.name not in ("long", "double") or t.name not in ("long", "date", "timestamp", "timestamp_ntz"):
         return True
     if t.name == "long":
@@ -107,8 +156,7 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
     ['long', 'long', 'string', 'double']
     """
-    # A column of a type that no file has takes no value, so it has none in common with others.
-    members = sorted({t for t in types if t.name not in OUT_OF_JOINS and UNWRITABLE not in t.name}, key=str)
+    members = sorted(_joinable(types), key=str)
     if not members:
         return None
     for u in members:
@@ -119,6 +167,12 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
             if number and all(fits(t, number) for t in members):
                 return number
     return STRING
+
+
+def _joinable(types: Iterable[Primitive]) -> set[Primitive]:
+    # A column of a type that no file has takes no value, so it has none in common with others.
+    members = (t for t in types if t.name not in OUT_OF_JOINS and UNWRITABLE not in t.name)
+    return {WIDER.get(t.name, t) for t in members}
 
 
 def _covering_decimal(members: list[Primitive]) -> Primitive | None:

@@ -20,6 +20,7 @@ from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape
 from driftline.core.schema.naming import Names, mark, safe, suffix
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
+    JSON,
     STRING,
     VARIANT,
     Field,
@@ -247,7 +248,7 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
     """Collect the notes on one field. ``columns``: its columns before this batch."""
     all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
     converted = _converted(field, columns, all_columns, data_path) if columns else ()
-    if field.to_rest or any(c.base == VARIANT and not c.dim for c in all_columns):
+    if field.to_rest or any(c.base in (VARIANT, JSON) and not c.dim for c in all_columns):
         return Findings(converted=converted) if converted else NOTHING  # it holds whatever it is
     untyped = (data_path,) if _is_untyped(field, columns, all_columns) else ()
     hints: tuple[str, ...] = ()
@@ -562,9 +563,9 @@ def _with_maps(
 def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, int]:
     """Return the kinds of maps the field has, each with its largest dimension."""
     dims: dict[MapOf, int] = {}
-    for facet in field.shape.facets:
+    for facet, profile in field.shape.facets.items():
         if isinstance(facet.base, MapOf) and not any(
-            c.base == VARIANT and preserve.takes(c, facet) for c in columns
+            preserve.holds_whole(c, facet, profile) for c in columns
         ):
             dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
     for type_, column in zip(field.types, columns, strict=True):

@@ -18,6 +18,7 @@ from driftline.core.schema.types import (
     DOUBLE,
     FLOAT,
     INT,
+    JSON,
     LONG,
     STRING,
     VARIANT,
@@ -300,10 +301,10 @@ def objects_of(
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
     # Typed values that waited next to objects are declared as maps, which a column of theirs
-    # will be; a VARIANT column takes both as they are.
+    # will be; a VARIANT or JSON column takes both as they are.
     # The objects are a map at once, so that the columns do not depend on which batch came first.
     typed_map = any(f.base == MAP and profile.typed for f, profile in shape.facets.items())
-    declared = records and typed_map and VARIANT not in types
+    declared = records and typed_map and VARIANT not in types and JSON not in types
     has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
     folded = [profile for facet, profile in shape.facets.items() if facet.base == MAP and not profile.typed]
     if has_map:

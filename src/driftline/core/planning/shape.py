@@ -97,7 +97,8 @@ class Profile:
     outside 1970..2199. ``ragged``: a list of mixed depth. ``digits``: text of a number that no number type
     holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the
     source, not read from JSON. ``lossy``: a typed number that is not exact in the table's float column, or
-    bytes that are not UTF-8 where the table has a string column.
+    bytes that are not UTF-8 where the table has a string column. ``outside``: those of the table's types for
+    whole numbers in DuckDB whose bounds some value is outside of.
     """
 
     place: Place
@@ -109,17 +110,17 @@ class Profile:
     digits: bool = False
     typed: bool = False
     lossy: bool = False
+    outside: frozenset[str] = frozenset()
     record: RecordShape | None = None
     value: FieldShape | None = None
 
     def bare(self) -> Profile:
         """A copy without the shapes below it."""
-        marks = (self.wide, self.fraction, self.far, self.ragged, self.digits, self.typed, self.lossy)
-        return Profile(self.place, self.sample, *marks, None if self.record is None else RecordShape())
+        return replace(self, record=None if self.record is None else RecordShape(), value=None)
 
     def covers(self, other: Profile) -> bool:
         """True if the other one adds nothing, places and samples aside."""
-        marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
+        marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy", "outside")
         return (
             all(getattr(self, mark) >= getattr(other, mark) for mark in marks)
             and _covers(self.record, other.record)
@@ -140,6 +141,7 @@ class Profile:
             self.digits or other.digits,
             self.typed or other.typed,
             self.lossy or other.lossy,
+            self.outside | other.outside,
             _both(self.record, other.record),
             _both(self.value, other.value),
         )

@@ -50,7 +50,6 @@ UNKNOWN = Primitive("unknown")
 # Types of other makers' DuckLake tables for which Spark and Arrow have none.
 READ_AS_TEXT = (
     "json",
-    "duckdb_uuid",
     "int128",
     "uint128",
     "duckdb_time",
@@ -76,6 +75,30 @@ def fixed(length: int) -> Primitive:
 
 BIG_INTEGER = decimal(38, 0)
 BIG_DECIMAL = decimal(38, 18)
+
+JSON = Primitive("json")
+# The types that only DuckDB makes, each with the one of ours that holds all of its values.
+WIDER: dict[str, Primitive] = {
+    "int8": INT,
+    "int16": INT,
+    "uint8": INT,
+    "uint16": INT,
+    "uint32": LONG,
+    "uint64": decimal(20, 0),
+    "timestamp_s": TIMESTAMP_NTZ,
+    "timestamp_ms": TIMESTAMP_NTZ,
+    "duckdb_uuid": UUID,
+}
+# Of these, the least and the greatest whole number, and the digits of a second's fraction.
+BOUNDS: dict[str, tuple[int, int]] = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint8": (0, 2**8 - 1),
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "uint64": (0, 2**64 - 1),
+}
+FRACTIONS: dict[str, int] = {"timestamp_s": 0, "timestamp_ms": 3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import BOUNDS, FRACTIONS, List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
 from driftline.runtime.disk import NEW, delete_by_hadoop, delete_file
 from driftline.runtime.duckdb import instance, reach
@@ -183,7 +183,11 @@ def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
 
 # Types whose bounds order as DuckDB orders them, and print as it prints them. Not floats: the footer does not
 # say whether there is a NaN; not binary: it is no text.
-BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
+BOUNDED = (
+    *("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string"),
+    *BOUNDS,
+    *FRACTIONS,
+)
 
 
 def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
@@ -311,11 +315,11 @@ def order_of(type_: Primitive) -> Any:
     ['-9', '9', '10']
     """
     match type_.name:
-        case "int" | "long" | "decimal":
+        case name if name in ("int", "long", "decimal", *BOUNDS):
             return Decimal
         case "string":
             return str.encode
-        case "date" | "timestamp" | "timestamp_ntz":
+        case name if name in ("date", "timestamp", "timestamp_ntz", *FRACTIONS):
             return _moment_order
         case _:
             return str  # false before true

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from driftline.core.history.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.text import quoted
-from driftline.core.schema.types import UUID, Primitive, Schema
+from driftline.core.schema.types import UUID, Primitive, Schema, without_types
 from driftline.errors import no_table
 from driftline.formats.base import CatalogTable, LastBatch, State
 from driftline.formats.ducklake.alteration import DuckLakeAlteration, new_layout, rename_table
@@ -22,7 +22,7 @@ from driftline.formats.ducklake.read import read_as, read_between, read_table
 from driftline.formats.ducklake.reverting import last_batch
 from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, load, split, taken
 from driftline.formats.ducklake.statistics import table_statistics
-from driftline.formats.ducklake.types import defaults_ever, readable
+from driftline.formats.ducklake.types import defaults_ever, readable, why_unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,6 +180,10 @@ class DuckLakeTable(CatalogTable):
     def new_row_ids(self) -> str:
         """A sentence for people: rows that are rewritten get new ids."""
         return "all rows get new row ids: a DuckLake numbers the rows of each new file"
+
+    def fillable(self, schema: Schema) -> Schema:
+        """The schema without UUIDs where this Spark cannot read them: no value goes where it is not found."""
+        return without_types(schema, lambda t: t.name == "duckdb_uuid" and why_unreadable(t) is not None)
 
     def readable(self, schema: Schema) -> Schema:
         """The schema without the columns, and fields in them, of types that Spark cannot read."""

@@ -56,8 +56,8 @@ class DuckLakeType:
         duckdb: DuckDB's name.
         ours: the driftline type that is written and read as this one.
         spark: the Spark type, as DDL, that holds all of its values.
-        held_as: another of DuckLake's types, in which Spark holds all of its values. Ours have nothing of the
-            kind, so that no value of a batch goes there: it gets a column beside.
+        held_as: another of DuckLake's types, in which Spark holds all of its values. A value of a batch goes
+            there if it is exact; any other gets a column beside.
         refused: why Spark cannot read it.
         promotions: what a column of it may become, by DuckLake's documentation; DuckDB takes more, which lose
             values.

@@ -18,6 +18,7 @@ from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
+    JSON,
     LONG,
     STRING,
     VARIANT,
@@ -86,7 +87,11 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     columns = [c for r in routes for c in r.columns]
     profiles = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     facet = _first(profiles, routes)
-    if facet is None or depth + facet.dim > DEEPEST or any(peel(c.type)[1] == VARIANT for c in columns):
+    if (
+        facet is None
+        or depth + facet.dim > DEEPEST
+        or any(peel(c.type)[1] in (JSON, VARIANT) for c in columns)
+    ):
         return None
     if isinstance(facet.base, MapOf):
         value = _map_value([c.value for c in columns if c.value is not None], depth + facet.dim + 1)

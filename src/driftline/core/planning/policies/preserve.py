@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from driftline.core.planning.conversions import NARROW, ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.planning.conversions import (
+    NARROW,
+    ROUTES_TOO,
+    exact,
+    fits,
+    join,
+    narrows,
+    takes_anything,
+    widens_in_place,
+    widest,
+)
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Retyped
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Profile
 from driftline.core.schema.schema_json import type_name
@@ -16,6 +26,8 @@ from driftline.core.schema.types import (
     BIG_INTEGER,
     DATE,
     DOUBLE,
+    FRACTIONS,
+    JSON,
     LONG,
     STRING,
     TIMESTAMP,
@@ -24,7 +36,7 @@ from driftline.core.schema.types import (
     Primitive,
 )
 
-DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ, *map(Primitive, FRACTIONS))
 
 
 class Preserve:
@@ -76,6 +88,8 @@ def decide(field: FieldState) -> Decision:
 
 def accepts(column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
     """True if the column takes every value of the facet exactly."""
+    if column.base == JSON:
+        return holds_whole(column, facet, profile)
     if column.base == VARIANT:
         return takes(column, facet) and not _beyond_numbers(facet, profile)
     # A long that is routed to a timestamp column is not kept there as a number (seed rule 10).
@@ -96,8 +110,10 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
     if facet.dim > column.dim:
         return False
     if isinstance(facet.base, Primitive) and isinstance(column.base, Primitive):
-        return fits(facet.base, column.base) or (
-            routing and column.base.name in ROUTES_TOO.get(facet.base.name, ())
+        return (
+            fits(facet.base, column.base)
+            or narrows(facet.base, column.base)
+            or (routing and column.base.name in ROUTES_TOO.get(facet.base.name, ()))
         )
     return facet.base == column.base
 
@@ -109,11 +125,18 @@ def routes(column: Facet, facet: Facet, profile: Profile) -> bool:
     takes those that are exact in it. A sibling of the column takes them all, and JSON has one kind of number:
     whether the sibling was there before the batch must not decide what the column gets.
     """
-    if takes(column, facet):
+    if takes(column, facet) or holds_whole(column, facet, profile):
         return True
     is_number = facet.base in (LONG, DOUBLE, BIG_INTEGER, BIG_DECIMAL)
     is_narrow = isinstance(column.base, Primitive) and column.base.name in NARROW
     return is_number and is_narrow and not profile.typed and facet.dim <= column.dim
+
+
+def holds_whole(column: Facet, facet: Facet, profile: Profile) -> bool:
+    """True if the column takes values of the facet whole, objects and lists too."""
+    if not takes_anything(column.base, typed=profile.typed):
+        return False
+    return not column.dim or (column.base == VARIANT and facet.dim <= column.dim)
 
 
 def _beyond_numbers(facet: Facet, profile: Profile) -> bool:

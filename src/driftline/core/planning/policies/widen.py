@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from driftline.core.planning.conversions import widens_in_place
+from driftline.core.planning.conversions import exact, narrows, widens_in_place
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Refusal, Retyped
 from driftline.core.planning.policies.preserve import DATELIKE
 from driftline.core.planning.shape import Facet, Profile
-from driftline.core.schema.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, VARIANT, Primitive
+from driftline.core.schema.types import (
+    BIG_DECIMAL,
+    BIG_INTEGER,
+    BINARY,
+    JSON,
+    STRING,
+    VARIANT,
+    WIDER,
+    Primitive,
+)
 
 X = None
 # Incoming type: the table's type afterwards, by the table's type now.
@@ -57,11 +66,11 @@ class Widen:
 
 def takes(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True if the column stores values of the facet as it is."""
-    if column.base == VARIANT:
+    if column.base in (VARIANT, JSON):
         return preserve.accepts(column, facet, profile, "ms")
     if profile.ragged or column.dim != facet.dim:
         return False
-    if column.base == facet.base or _json_text(column, facet, profile):
+    if column.base == facet.base or _json_text(column, facet, profile) or _narrows(column, facet):
         return True
     return _cell(column, facet) == column
 
@@ -144,6 +153,11 @@ def _in_place(column: Facet, wider: Facet) -> bool:
     )
 
 
+def _narrows(column: Facet, facet: Facet) -> bool:
+    is_plain = isinstance(column.base, Primitive) and isinstance(facet.base, Primitive)
+    return is_plain and narrows(facet.base, column.base)  # type: ignore[arg-type]
+
+
 def _json_text(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True for JSON text or numbers in a column of text.
 
@@ -168,6 +182,8 @@ def _exact(column: Facet, facet: Facet, profile: Profile) -> bool:
             return not profile.wide
         case "binary", "string":
             return not profile.lossy
+        case _ if column.base.name in WIDER:
+            return exact(facet.base, column.base, profile)
         case _:
             return True
 
