@@ -140,7 +140,7 @@ class Bench:
         for files, columns in sizes:
             table = self.lake.table(f"scale.c{files}_{columns}")
             table.ingest([{f"c{i}": i for i in range(columns)}])
-            java = table.format.java()
+            java = table.format.handle.java()
             _reset_peak()
             start = time.perf_counter()
             made = [data_file(self._jvm, java.spec(), file) for file in _written(java, files, columns)]
@@ -194,23 +194,23 @@ class Bench:
         path = Path(urlsplit(str(file.location())).path)
         other = path.with_name(f"{number}-{path.name}")
         os.link(path, other)
-        build = self._jvm.org.apache.iceberg.DataFiles.builder(table.format.java().spec())
+        build = self._jvm.org.apache.iceberg.DataFiles.builder(table.format.handle.java().spec())
         return build.copy(file).withPath(str(other)).build()
 
     def _append(self, table: Table, files: Sequence[Any]) -> None:
         """One commit of data files, as that of a batch."""
-        transaction = begin(table.format, table.format.java())
+        transaction = begin(table.format.handle, table.format.handle.java())
         append = transaction.newAppend()
         for file in files:
             append.appendFile(file)
         append.commit()
-        commit(table.format, transaction, lambda _: False)
+        commit(table.format.handle, transaction, lambda _: False)
 
     def _undone(self, table: Table, batches: int) -> None:
         """Take the batches away again, so that the next size is the links alone."""
-        snapshot = table.format.java().currentSnapshot()
+        snapshot = table.format.handle.java().currentSnapshot()
         for _ in range(batches):
-            snapshot = table.format.java().snapshot(snapshot.parentId())
+            snapshot = table.format.handle.java().snapshot(snapshot.parentId())
         self.lake.sql(f"call lake.system.rollback_to_snapshot('{table.name}', {snapshot.snapshotId()})")
 
     def _codes(self, table: Table) -> int:
@@ -219,7 +219,7 @@ class Bench:
     def _planned(self, table: Table) -> float:
         """Seconds until the files of a whole scan are known, by Iceberg itself."""
         start = time.perf_counter()
-        scan = table.format.java().newScan().planFiles()
+        scan = table.format.handle.java().newScan().planFiles()
         self._jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables.size(scan)
         scan.close()
         return time.perf_counter() - start
@@ -263,20 +263,20 @@ def _written(java: Any, files: int, columns: int) -> Iterator[WrittenFile]:
 
 
 def _manifests(table: Table) -> list[Any]:
-    java = table.format.java()
+    java = table.format.handle.java()
     return list(java.currentSnapshot().allManifests(java.io()))
 
 
 def _files(table: Table) -> Iterator[Any]:
     """The table's data files."""
-    planned = table.format.java().newScan().includeColumnStats().planFiles().iterator()
+    planned = table.format.handle.java().newScan().includeColumnStats().planFiles().iterator()
     while planned.hasNext():
         yield planned.next().file()
 
 
 def _metadata(table: Table) -> int:
     """Bytes of the newest metadata."""
-    location = str(table.format.java().operations().current().metadataFileLocation())
+    location = str(table.format.handle.java().operations().current().metadataFileLocation())
     return Path(urlsplit(location).path).stat().st_size
 
 

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _upkeep(_: Lake, table: Table) -> None:
-    upkeep(table.format, table.format.java().operations().current())
+    upkeep(table.format.handle, table.format.handle.java().operations().current())
 
 
 def _expiry(more: str = "") -> Callable[[Lake, Table], None]:
@@ -68,14 +68,14 @@ def made(lake: Lake, name: str, commits: int) -> Table:
     """A table of so many appends of a file each, as a capture makes them. The files themselves are not there."""
     draft = lake.table(f"bench.draft_{name}")
     draft.ingest(lake.sql("select 1L as id"))
-    java, iceberg = draft.format.java(), lake.spark._jvm.org.apache.iceberg
+    java, iceberg = draft.format.handle.java(), lake.spark._jvm.org.apache.iceberg
     transaction = java.newTransaction()
     for i in range(commits - 1):
         file = iceberg.DataFiles.builder(java.spec()).withPath(f"{java.location()}/data/{i}.parquet")
         file = file.withFileSizeInBytes(10_000).withRecordCount(100).build()
         transaction.newAppend().appendFile(file).set("driftline.batch", f"b{i}").commit()
     transaction.commitTransaction()
-    current = draft.format.java().operations().current()
+    current = draft.format.handle.java().operations().current()
     aged = json.loads(iceberg.TableMetadataParser.toJson(current))
     _age(aged, commits)
     file = Path(str(current.metadataFileLocation()).removeprefix("file:")).with_name(
@@ -99,7 +99,7 @@ def _age(metadata: dict[str, Any], commits: int) -> None:
 
 def left(table: Table) -> list[str]:
     """Its snapshots, those of the last day, and the kB of its metadata."""
-    current = table.format.java().operations().current()
+    current = table.format.handle.java().operations().current()
     parser = table.lake.spark._jvm.org.apache.iceberg.TableMetadataParser
     text = parser.toJson(current)
     times = [snapshot["timestamp-ms"] for snapshot in json.loads(text)["snapshots"]]

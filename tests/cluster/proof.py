@@ -23,4 +23,4 @@ def proven(table: Table, files: Path, fmt: str = "json") -> None:
 
 def versions(table: Table) -> int:
     """The number of metadata versions that the table has had."""
-    return int(table.format.java().operations().current().previousFiles().size()) + 1
+    return int(table.format.handle.java().operations().current().previousFiles().size()) + 1

@@ -197,7 +197,7 @@ def meanwhile(act: Callable[[], object]) -> Callable[[str], None]:
 def test_a_column_added_by_hand_meanwhile(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     table.ingest(lines(tmp_path, "1.jsonl", {"id": 1}))
-    alter = f"alter table {table.format.full_name} add columns (extra bigint, drift string)"
+    alter = f"alter table {table.format.handle.full_name} add columns (extra bigint, drift string)"
     file = lines(tmp_path, "2.jsonl", {"id": "x", "drift": 1.5, "extra": 7})
     done = table.ingest(file, progress=meanwhile(lambda: lake.spark.newSession().sql(alter)))
     assert done.rows_written == 1

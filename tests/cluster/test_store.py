@@ -26,12 +26,12 @@ BUSY = (
 
 def objects(table: Table) -> list[str]:
     """All that lies where the table has its data files."""
-    java = table.format.java()
+    java = table.format.handle.java()
     return [str(file.location()) for file in items(java.io().listPrefix(f"{java.location()}/data/"))]
 
 
 def data_files(table: Table) -> set[str]:
-    return {row[0] for row in table.format.metadata_table("all_files").select("file_path").collect()}
+    return {row[0] for row in table.format.handle.metadata_table("all_files").select("file_path").collect()}
 
 
 def drifting(folder: Path, count: int = 4) -> Path:
@@ -84,7 +84,7 @@ def test_after_a_failure_nothing_is_left(lake: Lake, table_name: str, tmp_path: 
 def test_what_killed_processes_leave_is_cleaned(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     table.ingest(drifting(tmp_path / "in"))
-    java = table.format.java()
+    java = table.format.handle.java()
     hex_ = "0123456789abcdef" * 2
     left = [f"{hex_}-00000-7-00001.parquet", f"{hex_}/00000-7-0.arrow", "theirs.parquet"]
     for name in left:

@@ -88,6 +88,6 @@ def test_changes_of_a_killed_attempt_wait_once(
 
 def files_of(table: Table) -> set[str]:
     """All files where the table has its data."""
-    java = table.format.java()
+    java = table.format.handle.java()
     found = {bare(str(file.location())) for file in items(java.io().listPrefix(f"{java.location()}/data/"))}
     return {path for path in found if not path.endswith("/")}  # of S3's, some objects only mark a folder

@@ -21,7 +21,7 @@ DELETE = {
 OTHERS = {
     "capture.finding: self.channel.delete",  # messages of a queue
     "readers.avro.binary: np.delete",
-    "formats.iceberg.alterable: transaction.newDelete().deleteFile",  # out of a snapshot
+    "formats.iceberg.alteration: transaction.newDelete().deleteFile",  # out of a snapshot
     "formats.iceberg.row_delta: update.deleteFile",
     "formats.iceberg.transaction: delete.deleteFile",
     "keys.filling: result.delete",  # a row

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from driftline.errors import DataError, SetupError
-from driftline.formats.iceberg import reader
+from driftline.formats.iceberg import handle
 from driftline.formats.iceberg.commit import begin
-from driftline.formats.iceberg.reader import IcebergReader
+from driftline.formats.iceberg.handle import plugin_of
 
 CATALOG = object()
 
@@ -27,26 +27,24 @@ class Catalogs:
         return SimpleNamespace(icebergCatalog=lambda: CATALOG)
 
 
-def iceberg_reader(failures: int) -> IcebergReader:
+def plugin(failures: int) -> Any:
     state = SimpleNamespace(catalogManager=lambda: Catalogs(failures))
-    opened = object.__new__(IcebergReader)
-    opened.catalog, opened._catalog_of = "lake", opened._iceberg_catalog
-    opened.spark = SimpleNamespace(_jsparkSession=SimpleNamespace(sessionState=lambda: state))  # type: ignore[assignment]
-    return opened
+    spark: Any = SimpleNamespace(_jsparkSession=SimpleNamespace(sessionState=lambda: state))
+    return plugin_of(spark, "lake")
 
 
 @pytest.fixture(autouse=True)
 def inactive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "activate", lambda spark: None)
+    monkeypatch.setattr(handle, "activate", lambda spark: None)
 
 
 def test_a_catalog_that_another_one_makes_at_the_same_moment_is_asked_again() -> None:
-    assert iceberg_reader(1).java_catalog is CATALOG
+    assert plugin(1).icebergCatalog() is CATALOG
 
 
 def test_a_catalog_that_does_not_answer_is_named() -> None:
     with pytest.raises(SetupError, match=r"catalog 'lake'.*duplicate"):
-        _ = iceberg_reader(99).java_catalog
+        plugin(99)
 
 
 def test_change_ahead_of_the_clock_in_a_rest_catalog_is_refused_until_a_named_time() -> None:

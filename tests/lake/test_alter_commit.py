@@ -14,7 +14,7 @@ from driftline.core.schema.definition import DISTRIBUTION
 from driftline.core.schema.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.alterable import IcebergDraft
+from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from lake.formats import KEEPS_STRUCTS, by_pyiceberg, database
@@ -39,7 +39,7 @@ def alter(table: Table, *actions: str, upgrade: bool = False) -> None:
 
 
 def versions(table: Table) -> int:
-    return table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count()
+    return table.lake.sql(f"select * from {table.format.handle.full_name}.metadata_log_entries").count()
 
 
 EVERYTHING = (
@@ -115,7 +115,7 @@ def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPat
 
     def slow(self: IcebergDraft) -> None:
         if others:
-            lake.sql(f"alter table {table.format.full_name} {others.pop(0)}")
+            lake.sql(f"alter table {table.format.handle.full_name} {others.pop(0)}")
         commit(self)
 
     monkeypatch.setattr(IcebergDraft, "commit", slow)
@@ -132,7 +132,7 @@ def test_a_faster_writer_that_took_the_column(
 
     def slow(self: IcebergDraft) -> None:
         if others:
-            lake.sql(f"alter table {table.format.full_name} {others.pop()}")
+            lake.sql(f"alter table {table.format.handle.full_name} {others.pop()}")
         commit(self)
 
     monkeypatch.setattr(IcebergDraft, "commit", slow)
@@ -247,7 +247,7 @@ def test_a_dropped_column_whose_values_have_another(table: Table, lake: Lake, tm
 
 
 def files(table: Table) -> list[Any]:
-    return table.lake.sql(f"select * from {table.format.full_name}.files order by file_path").collect()
+    return table.lake.sql(f"select * from {table.format.handle.full_name}.files order by file_path").collect()
 
 
 @pytest.mark.iceberg_only("Iceberg's table of files tells how each is laid out")
@@ -283,7 +283,7 @@ def test_a_filter_prunes_in_both_layouts(table: Table, tmp_path: Path) -> None:
         lines(tmp_path, '{"id": 4, "name": "p"}', '{"id": 30, "name": "p"}', '{"id": 31, "name": "q"}')
     )
     assert len(files(table)) == 6
-    java = table.format.java()
+    java = table.format.handle.java()
     jvm: Any = table.lake.spark._jvm
     expressions = jvm.org.apache.iceberg.expressions.Expressions
 
@@ -309,7 +309,7 @@ def test_new_files_are_sorted(table: Table, spark: SparkSession) -> None:
     for path in new:
         rows = pq.read_table(path.removeprefix("file:"), columns=["id", "name"]).to_pylist()
         assert rows == sorted(sorted(rows, key=lambda r: r["id"]), key=lambda r: r["name"], reverse=True)
-    orders = spark.sql(f"select distinct sort_order_id from {table.format.full_name}.files").collect()
+    orders = spark.sql(f"select distinct sort_order_id from {table.format.handle.full_name}.files").collect()
     assert sorted(r.sort_order_id for r in orders) == [0, 1]
 
 
@@ -380,7 +380,7 @@ def test_write_clauses_do_as_icebergs_own_extension(lake: Lake, table_name: str,
     twins = [lake.table(f"{table_name}_{who}") for who in ("iceberg", "ours")]
     lake.sql("create namespace if not exists lake.t")
     for one in twins:
-        lake.sql(f"create table {one.format.full_name} (a int, b int) using iceberg {properties}")
+        lake.sql(f"create table {one.format.handle.full_name} (a int, b int) using iceberg {properties}")
     for clause in (
         "LOCALLY ORDERED BY a DESC",
         "DISTRIBUTED BY PARTITION LOCALLY ORDERED BY b",
@@ -389,7 +389,7 @@ def test_write_clauses_do_as_icebergs_own_extension(lake: Lake, table_name: str,
         "LOCALLY ORDERED BY b",
         "UNORDERED",
     ):
-        lake.sql(f"alter table {twins[0].format.full_name} write {clause}")
+        lake.sql(f"alter table {twins[0].format.handle.full_name} write {clause}")
         alter(twins[1], f"WRITE {clause}")
         left = [one.format.alteration().before for one in twins]
         assert left[0].sort == left[1].sort, clause

@@ -58,7 +58,7 @@ def test_nulls_of_a_branch(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     ingest(table, tmp_path, {"a": 1, "b": "x"})
     lake.sql(f"alter table {table_name} create branch other")
-    lake.sql(f"insert into {table.format.full_name}.branch_other values (null, 'y')")
+    lake.sql(f"insert into {table.format.handle.full_name}.branch_other values (null, 'y')")
     with pytest.raises(DataError, match="it is null in 1 row"):
         lake.alter(f"ALTER TABLE {table_name} ALTER a SET NOT NULL")
     lake.alter(f"ALTER TABLE {table_name} ALTER b SET NOT NULL")

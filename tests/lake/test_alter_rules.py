@@ -20,7 +20,7 @@ from driftline.core.schema.naming import marked_key
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Schema, dotted
 from driftline.errors import DriftlineError
-from driftline.formats.iceberg.alterable import IcebergAlteration
+from driftline.formats.iceberg.alteration import IcebergAlteration
 from driftline.lake import Lake, Table
 from lake.formats import VARIANTS, by_pyiceberg
 from lake.test_rules import ISO, text

@@ -75,14 +75,15 @@ def branch_with_column(lake: Lake, name: str, *, staged: bool = False) -> None:
     other = lake.table(f"{name}_other")
     other.ingest([{"id": 2, "a": "y"}])
     other.ingest([{"id": 3, "a": "z", "b": 5}])
-    reader, source = lake.table(name).format, other.format
-    assert isinstance(reader, IcebergTable) and isinstance(source, IcebergTable)
-    files = [task.file() for task in items(source.existing().newScan().planFiles())]
+    table, source = lake.table(name).format, other.format
+    assert isinstance(table, IcebergTable) and isinstance(source, IcebergTable)
+    handle = table.handle
+    files = [task.file() for task in items(source.handle.existing().newScan().planFiles())]
     newest = max(files, key=lambda file: int(file.dataSequenceNumber()))
-    transaction = reader.existing().newTransaction()
+    transaction = handle.existing().newTransaction()
     base = transaction.startMetadata()
     transaction.updateSchema().addColumn(
-        "b", java_type(reader.jvm, "org.apache.iceberg.types.Types$LongType").get()
+        "b", java_type(handle.jvm, "org.apache.iceberg.types.Types$LongType").get()
     ).commit()
     if staged:
         transaction.newAppend().appendFile(newest).set("wap.id", "w1").stageOnly().commit()
@@ -91,7 +92,7 @@ def branch_with_column(lake: Lake, name: str, *, staged: bool = False) -> None:
         transaction.newAppend().appendFile(newest).toBranch("b1").commit()
     operations = transaction.table().operations()
     now = operations.current()
-    builder = java_type(reader.jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
+    builder = java_type(handle.jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
     operations.commit(now, builder.setCurrentSchema(base.currentSchemaId()).build())
     transaction.commitTransaction()
 

@@ -431,13 +431,13 @@ def test_a_capture_that_runs_already(table: Table, source: Path) -> None:
 def test_a_table_dropped_under_the_capture_and_restored(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     captured(table, source)
-    place = table.format.java().operations().current().metadataFileLocation()
+    place = table.format.handle.java().operations().current().metadataFileLocation()
     put(source / "b.json", 2)
-    table.lake.sql(f"drop table {table.format.full_name}")
+    table.lake.sql(f"drop table {table.format.handle.full_name}")
     failed(table, source, DataError, "was dropped")
-    table.lake.sql(f"create table {table.format.full_name} (id bigint)")
+    table.lake.sql(f"create table {table.format.handle.full_name} (id bigint)")
     failed(table, source, DataError, "is another one")
-    table.lake.sql(f"drop table {table.format.full_name}")
+    table.lake.sql(f"drop table {table.format.handle.full_name}")
     table.lake.sql(f"call lake.system.register_table('{table.name}', '{place}')")
     captured(table, source)
     assert ids(table) == [1, 2]

@@ -121,7 +121,7 @@ def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic:
     for i in range(2):
         kafka.send(topic, [json.dumps({"id": i}).encode()])
         captured(table, url(kafka, topic), kafka_metadata=True)
-    assert table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count() == 2
+    assert table.lake.sql(f"select * from {table.format.handle.full_name}.metadata_log_entries").count() == 2
     assert table.read().where("_kafka.offset >= 0").count() == 2
 
 

@@ -64,7 +64,7 @@ def ids(table: Table) -> list[Any]:
 
 
 def versions(table: Table) -> int:
-    return table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count()
+    return table.lake.sql(f"select * from {table.format.handle.full_name}.metadata_log_entries").count()
 
 
 def files(table: Table, folder: Path) -> int:
@@ -156,7 +156,7 @@ def test_two_captures_into_one_table(
         "stream-1:0",
     )
     snapshot = table.lake.sql(
-        f"select summary from {table.format.full_name}.snapshots order by committed_at desc"
+        f"select summary from {table.format.handle.full_name}.snapshots order by committed_at desc"
     ).head()
     assert snapshot is not None and snapshot.summary["driftline.batch"] == "orders-1-stream-1"
 
@@ -203,14 +203,14 @@ def test_a_person_alters_the_table_meanwhile(table: Table, tmp_path: Path, alter
     columns, rows = ALTERS[alter]
     bring(table, tmp_path, 0, '{"id": 0, "a": 1}')
     if " n " in alter:
-        table.lake.sql(f"alter table {table.format.full_name} add column n int")
-        table.lake.sql(f"update {table.format.full_name} set n = 9")
+        table.lake.sql(f"alter table {table.format.handle.full_name} add column n int")
+        table.lake.sql(f"update {table.format.handle.full_name} set n = 9")
     bring(
         table,
         tmp_path,
         1,
         '{"id": 1, "a": 2, "b": 3}',
-        progress=at(phase, lambda: table.lake.sql(f"alter table {table.format.full_name} {alter}")),
+        progress=at(phase, lambda: table.lake.sql(f"alter table {table.format.handle.full_name} {alter}")),
     )
     found = table.read().orderBy("id")
     assert sorted(found.columns) == sorted(columns.split(", "))
@@ -251,7 +251,9 @@ def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp
     uuid = table.state().uuid
     source = JsonFiles(spark=table.lake.spark, files=[str(tmp_path / "orders-stream-1-0.jsonl")])
     for prepare, words in (("drop table", "was dropped"), ("create table", "is another one")):
-        table.lake.sql(f"{prepare} {table.format.full_name}" + (" (id int)" if "create" in prepare else ""))
+        table.lake.sql(
+            f"{prepare} {table.format.handle.full_name}" + (" (id int)" if "create" in prepare else "")
+        )
         with pytest.raises(DataError, match=words):
             attempts.ingest(
                 table.format, source, attempts.Options(token=Token("orders", "stream-1", 1, uuid))
@@ -263,7 +265,7 @@ def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> No
     bring(table, tmp_path, 0, '{"id": 0}')
     uuid = table.state().uuid
     source = JsonFiles(spark=table.lake.spark, files=[str(tmp_path / "orders-stream-1-0.jsonl")])
-    drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
+    drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.handle.full_name}"))
     options = attempts.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
     with pytest.raises(DataError, match="was dropped"):
         attempts.ingest(table.format, source, options)
@@ -372,7 +374,7 @@ def test_rejects_that_were_compacted_are_undone_by_their_batch(table: Table, tmp
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_quarantine_of_an_earlier_version_gets_the_new_columns(table: Table, tmp_path: Path) -> None:
     table.lake.sql("create namespace if not exists lake.t")
-    name = quarantine.of(table.format).full_name
+    name = quarantine.of(table.format).handle.full_name
     table.lake.sql(f"create table {name} (raw string, raw_bytes binary, reason string, source string, line bigint, batch string, quarantined_at timestamp)")  # fmt: skip
     table.lake.sql(f"insert into {name} values ('old', null, 'why', 'f', 1, 'b', current_timestamp())")
     bring(table, tmp_path, 0, '{"id": 0}', "bad")

@@ -10,7 +10,7 @@ import pytest
 
 from driftline.core.history import entries
 from driftline.errors import UsageError
-from driftline.formats.iceberg import alterable
+from driftline.formats.iceberg import alteration
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 
@@ -34,7 +34,7 @@ def told(table: Table) -> list[dict[str, Any]]:
 
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_by_ingest_by_hand_and_from_outside(table: Table, lake: Lake, tmp_path: Path) -> None:
-    name = table.format.full_name
+    name = table.format.handle.full_name
     table.ingest(lines(tmp_path, '{"id": 2}'))  # no change
     second = table.ingest(lines(tmp_path, '{"id": "x"}')).batch
     lake.alter(f"ALTER TABLE {table.name} RENAME name TO label")
@@ -125,7 +125,7 @@ def test_changes_that_the_log_has_forgotten(table: Table, lake: Lake, folder: Pa
 
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_change_from_outside_that_the_log_has_forgotten(table: Table, lake: Lake) -> None:
-    name = table.format.full_name
+    name = table.format.handle.full_name
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
     lake.sql(f"alter table {name} add column b int")
     lake.sql(f"alter table {name} add column c int")
@@ -147,9 +147,9 @@ def test_a_table_of_an_older_release(
     table: Table, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It told of the last change only."""
-    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{entries.LAST_CHANGES}')")
+    lake.sql(f"alter table {table.format.handle.full_name} unset tblproperties ('{entries.LAST_CHANGES}')")
     with monkeypatch.context() as patch:
-        patch.setattr(alterable, "with_change", lambda told, *_: dict(told))
+        patch.setattr(alteration, "with_change", lambda told, *_: dict(told))
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
     assert entries.CHANGE_RECORD in table.state().properties
@@ -182,12 +182,12 @@ def test_schemas_that_were_cleaned_away(table: Table, lake: Lake) -> None:
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
     forgetful(table, 1)
-    lake.sql(f"insert into {table.format.full_name} values (2, 'x', null, null)")
+    lake.sql(f"insert into {table.format.handle.full_name} values (2, 'x', null, null)")
     lake.sql(
         f"call lake.system.expire_snapshots(table => '{table.name}', older_than => timestamp '2100-01-01', retain_last => 1, "
         "clean_expired_metadata => true)"
     )
-    lake.sql(f"insert into {table.format.full_name} values (3, 'x', null, null)")
+    lake.sql(f"insert into {table.format.handle.full_name} values (3, 'x', null, null)")
     history = table.history()
     assert [e["by"] for e in told(table)] == ["unknown"]
     assert (history.whole, list(history.schemas)) == (False, [2])

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftline.core.changes import RelaxColumn, SetDoc
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
@@ -33,7 +34,7 @@ def lines(tmp_path: Path, *records: str) -> Path:
 
 
 def versions(table: Table) -> int:
-    return table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count()
+    return table.lake.sql(f"select * from {table.format.handle.full_name}.metadata_log_entries").count()
 
 
 def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
@@ -43,9 +44,9 @@ def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
     assert versions(table) == 2
     table.ingest(lines(tmp_path, '{"a": 2}'))
     assert versions(table) == 3
-    assert table.format.java().operations().current().formatVersion() == 2
+    assert table.format.handle.java().operations().current().formatVersion() == 2
     snapshot = table.lake.sql(
-        f"select summary from {table.format.full_name}.snapshots order by committed_at desc"
+        f"select summary from {table.format.handle.full_name}.snapshots order by committed_at desc"
     ).head()
     assert snapshot is not None
     assert snapshot.summary["driftline.batch"] == table.state().properties["driftline.batch"]
@@ -53,15 +54,15 @@ def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
 
 def date_ahead(table: Table, hours: int) -> None:
     """Date all of a table's changes ahead, as a machine does whose clock is wrong."""
-    reader = table.format
-    assert isinstance(reader, IcebergTable)
-    java = reader.java()
+    assert isinstance(table.format, IcebergTable)
+    handle = table.format.handle
+    java = handle.java()
     base = java.operations().current()
-    text = reader.metadata(java)
+    text = handle.metadata(java)
     for entry in (text, *text["snapshots"], *text["snapshot-log"], *text["metadata-log"]):
         key = "timestamp-ms" if "timestamp-ms" in entry else "last-updated-ms"
         entry[key] += hours * 3_600_000
-    parser = java_type(reader.jvm, "org.apache.iceberg.TableMetadataParser")
+    parser = java_type(handle.jvm, "org.apache.iceberg.TableMetadataParser")
     java.operations().commit(base, parser.fromJson(json.dumps(text)))
 
 
@@ -72,9 +73,9 @@ def test_table_whose_last_change_is_ahead_of_the_clock_takes_the_next_one(
     table.ingest([{"id": 1, "n": 1}, {"id": 2, "n": "x"}])
     table.ingest([{"id": 3}])
     date_ahead(table, 1)
-    reader = table.format
-    assert isinstance(reader, IcebergTable)
-    before = reader.metadata(reader.java())
+    assert isinstance(table.format, IcebergTable)
+    handle = table.format.handle
+    before = handle.metadata(handle.java())
 
     table.ingest([{"id": 4, "new": True}])
     table.alter(RelaxColumn(("id",)), SetDoc(("id",), "the id"))
@@ -82,7 +83,7 @@ def test_table_whose_last_change_is_ahead_of_the_clock_takes_the_next_one(
     table.capture(tmp_path / "in", name="c").awaitTermination()
     table.resolve("n", "string")
 
-    after = reader.metadata(reader.java())
+    after = handle.metadata(handle.java())
     assert sorted(row.id for row in table.read().select("id").collect()) == [1, 2, 3, 4, 5]
     assert before["snapshot-log"] == after["snapshot-log"][: len(before["snapshot-log"])]
     assert before["snapshots"] == after["snapshots"][: len(before["snapshots"])]
@@ -167,8 +168,8 @@ def test_a_change_by_someone_else_meanwhile_is_planned_anew(
 ) -> None:
     table.ingest(lines(tmp_path, '{"a": 1}'))
     meanwhile = [
-        f"alter table {table.format.full_name} add column b string",
-        f"alter table {table.format.full_name} rename column a to renamed",
+        f"alter table {table.format.handle.full_name} add column b string",
+        f"alter table {table.format.handle.full_name} rename column a to renamed",
     ]
     write = IcebergTransaction.write
 
@@ -261,7 +262,7 @@ def test_a_catalog_whose_namespaces_have_one_part(
     iceberg: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Glue refuses to look for a namespace of two parts, as a folder in the table's own would have."""
-    plugin = iceberg.table(table_name).format.plugin
+    plugin = iceberg.table(table_name).format.handle.plugin
     jvm: Any = iceberg.spark._jvm
 
     class Glue:
@@ -276,5 +277,5 @@ def test_a_catalog_whose_namespaces_have_one_part(
             jvm.org.apache.iceberg.exceptions.ValidationException.check(len(parts) == 1, str(parts), nothing)
             return bool(plugin.namespaceExists(namespace))
 
-    monkeypatch.setattr(IcebergTable, "plugin", Glue())
+    monkeypatch.setattr(IcebergHandle, "plugin", Glue())
     assert iceberg.table(table_name).ingest(lines(tmp_path, '{"a": 1}')).rows_written == 1

@@ -68,7 +68,7 @@ def test_a_table_with_such_twins_goes_on(lake: Lake, table_name: str, tmp_path: 
     table = lake.table(table_name)
     if database(lake) is None:
         declare(table, "SINIF bigint")
-        table.format.java().updateSchema().addColumn(
+        table.format.handle.java().updateSchema().addColumn(
             "s\u0131n\u0131f", lake.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
         ).commit()
     else:

@@ -183,7 +183,7 @@ def test_one_ledger_lies_beside_the_metadata_and_they_do_not_grow_by_it(
     table: Table, file: Path, tmp_path: Path, lake: Lake
 ) -> None:
     def ledgers() -> list[Path]:
-        folder = Path(table.format.java().location().removeprefix("file:")) / "metadata"
+        folder = Path(table.format.handle.java().location().removeprefix("file:")) / "metadata"
         return [path for path in folder.iterdir() if path.name.startswith("_driftline-files")]
 
     table.ingest(file)

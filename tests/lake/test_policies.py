@@ -118,13 +118,13 @@ def test_the_matrix(spark: SparkSession, table: Table, incoming: str, rewrite: b
 @pytest.mark.iceberg_only("reads the versions of Iceberg's metadata")
 def test_a_rewrite_is_one_commit_and_history_goes_on(lake: Lake, table: Table, tmp_path: Path) -> None:
     first = table.ingest(lines(tmp_path, '{"id": 1, "a": 5, "l": [1], "s": {"x": 1, "y": "k"}}'))
-    before = table.format.java().currentSnapshot().snapshotId()
-    versions = table.format.java().operations().current().previousFiles().size()
+    before = table.format.handle.java().currentSnapshot().snapshotId()
+    versions = table.format.handle.java().operations().current().previousFiles().size()
     result = table.ingest(
         lines(tmp_path, '{"id": 2, "a": "x", "l": ["y"], "s": {"x": 2.5}, "new": true}'),
         settings={"policy": "widen", "allow_rewrite": "true"},
     )
-    assert table.format.java().operations().current().previousFiles().size() == versions + 1
+    assert table.format.handle.java().operations().current().previousFiles().size() == versions + 1
     assert sorted((c.action, ".".join(c.path)) for c in result.changes) == [
         ("add", "new"), ("rewrite", "a"), ("rewrite", "l"), ("rewrite", "s.x"),
     ]  # fmt: skip
@@ -176,9 +176,9 @@ def test_malformed_records_fail_under_preserve_too(table: Table, tmp_path: Path)
 @pytest.mark.iceberg_only("DuckLake has no identifier fields")
 def test_an_identifier_without_a_value_waits_in_quarantine(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, '{"id": 1, "a": 1}'))
-    update = table.format.java().updateSchema().allowIncompatibleChanges().requireColumn("id")
+    update = table.format.handle.java().updateSchema().allowIncompatibleChanges().requireColumn("id")
     update.commit()
-    table.format.java().updateSchema().setIdentifierFields(["id"]).commit()
+    table.format.handle.java().updateSchema().setIdentifierFields(["id"]).commit()
     result = table.ingest(lines(tmp_path, '{"id": 2, "a": 2}', '{"a": 3}', '{"id": null, "a": 4}'))
     assert (result.rows_written, result.rows_quarantined) == (1, 2)
     assert {(r.path, r.reason) for r in kept(table)} == {("id", "an identifier field has no value")}

@@ -19,7 +19,7 @@ from driftline.formats import commit as retry
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.alteration import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-from driftline.formats.iceberg.alterable import IcebergDraft
+from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import attempts
 from driftline.ingest.result import Result

@@ -70,7 +70,7 @@ def table_of(lake: Lake, name: str, layout: str) -> tuple[Table, Path]:
     lake.sql("create namespace if not exists lake.t")
     lake.sql(f"create table lake.{name} (a bigint, b string) using iceberg {LAYOUTS[layout]}")
     table = lake.table(name)
-    return table, Path(str(table.format.java().location()).removeprefix("file:"))
+    return table, Path(str(table.format.handle.java().location()).removeprefix("file:"))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -140,7 +140,7 @@ def test_nothing_stays_of_rows_that_spark_wrote_for_a_table_written_anew(
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     file.write_text('{"n": 1}\n{"n": "x"}')
     table.ingest(file, settings={"format_version": version})
-    folder = Path(str(table.format.java().location()).removeprefix("file:"))
+    folder = Path(str(table.format.handle.java().location()).removeprefix("file:"))
     before, run = sorted(files_in(folder)), SparkWriter._run
 
     def written_in_vain(*args: Any) -> None:

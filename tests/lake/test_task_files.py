@@ -58,7 +58,7 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
     spark.sql(f"select /*+ coalesce(1) */ * from values {ROWS}").toDF(
         *spark.table(f"lake.{table_name}").columns
     ).coalesce(1).writeTo(f"lake.{table_name}").append()
-    table = lake.table(table_name).format
+    table = lake.table(table_name).format.handle
     java, schema, jvm = table.java(), table.load().schema, spark._jvm
     (theirs,) = items(java.currentSnapshot().addedDataFiles(java.io()))
     original = Path(bare(str(theirs.location())))
@@ -94,7 +94,7 @@ def test_modes_of_wide_table_are_those_that_java_gives_each_column(
         f"create table lake.{table_name} ({columns}, st struct<a: int, t: string>) using iceberg "
         f"tblproperties ({modes})"
     )
-    table = lake.table(table_name).format
+    table = lake.table(table_name).format.handle
     java, schema, jvm = table.java(), table.load().schema, spark._jvm
     config = jvm.org.apache.iceberg.MetricsConfig.forTable(java)
     wanted = {
@@ -149,7 +149,7 @@ def rows_in(table: Table) -> list[tuple[Any, ...]]:
 
 def files_of(lake: Lake, table: Table) -> set[Path]:
     """All files in the table's folder, whosoever they are."""
-    place = database(lake).data if database(lake) else str(table.format.java().location())
+    place = database(lake).data if database(lake) else str(table.format.handle.java().location())
     folder = Path(place.removeprefix("file:"), *(table.name.split(".") if database(lake) else ()))
     return {file for file in folder.rglob("*") if file.is_file() and "metadata" not in file.parts}
 
@@ -445,7 +445,7 @@ def test_files_lie_where_the_location_provider_says(
     written(SparkSession.active(), transaction, Tasks(transaction.schema))
     transaction.commit()
     assert rows_in(table) == ROWS_OF_TASKS
-    java = table.format.java()
+    java = table.format.handle.java()
     (file,) = items(java.currentSnapshot().addedDataFiles(java.io()))
     path = str(file.location())
     written_name = WRITTEN.search(path)

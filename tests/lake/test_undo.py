@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, UsageError
-from driftline.formats.iceberg.alterable import IcebergDraft
+from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import by_pyiceberg, database
@@ -189,7 +189,7 @@ def test_values_that_a_rewrite_dropped(table: Table, lake: Lake, spark: SparkSes
 def test_rows_that_were_deleted(table: Table, lake: Lake, spark: SparkSession) -> None:
     table.ingest(spark.sql("select 2 as id, 'z' as name"))
     alter(table, "DROP COLUMN name")
-    lake.sql(f"delete from {table.format.full_name} where id = 2")
+    lake.sql(f"delete from {table.format.handle.full_name} where id = 2")
     told = table.undo().to_dict()
     assert (told["back"], told["lost"]) == ({"name": 1}, {"name": 1})
 
@@ -201,7 +201,7 @@ def test_rows_that_were_deleted(table: Table, lake: Lake, spark: SparkSession) -
 def test_to_a_version(table: Table, lake: Lake) -> None:
     alter(table, "DROP COLUMN name")
     alter(table, "ADD COLUMN n int")
-    lake.sql(f"alter table {table.format.full_name} rename column s to t")
+    lake.sql(f"alter table {table.format.handle.full_name} rename column s to t")
     told = table.undo(to=0)
     assert told.undone == "all since schema 0"
     assert rows(table) == [ROW]
@@ -216,7 +216,7 @@ def test_to_a_version(table: Table, lake: Lake) -> None:
 
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_change_from_outside_is_taken_back_too(table: Table, lake: Lake) -> None:
-    lake.sql(f"alter table {table.format.full_name} drop column name")
+    lake.sql(f"alter table {table.format.handle.full_name} drop column name")
     assert '"name dropped" (outside)' in table.undo().undone
     assert rows(table) == [ROW]
 
@@ -241,7 +241,7 @@ def test_new_columns_get_new_ids(table: Table, spark: SparkSession) -> None:
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     alter(table, "DROP COLUMN name")
-    others = [f"insert into {table.format.full_name} values (2, null, null, null, null)"]
+    others = [f"insert into {table.format.handle.full_name} values (2, null, null, null, null)"]
     commit = IcebergDraft.commit
 
     def slow(self: IcebergDraft) -> None:
@@ -261,7 +261,7 @@ def forget(table: Table, lake: Lake) -> None:
     alter(table, "SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     nulls = ", null" * (len(table.read().columns) - 1)
     for _ in range(2):
-        lake.sql(f"insert into {table.format.full_name} values (2{nulls})")
+        lake.sql(f"insert into {table.format.handle.full_name} values (2{nulls})")
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_metadata_that_were_cleaned_away(table: Table, lake: Lake) -> None:
         "SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '1')",
     )
     alter(table, "SET TBLPROPERTIES ('x' = 'y')")
-    lake.sql(f"insert into {table.format.full_name} values (2, null, null, null, null)")
+    lake.sql(f"insert into {table.format.handle.full_name} values (2, null, null, null, null)")
     lake.sql(
         f"call lake.system.expire_snapshots(table => '{table.name}', older_than => timestamp '2100-01-01', retain_last => 1, "
         "clean_expired_metadata => true)"
@@ -346,7 +346,7 @@ def test_metadata_that_were_cleaned_away(table: Table, lake: Lake) -> None:
 @pytest.mark.iceberg_only("a DuckLake has no branches")
 def test_a_branch_that_has_the_column(table: Table, lake: Lake) -> None:
     alter(table, "ADD COLUMN n int")
-    name = table.format.full_name
+    name = table.format.handle.full_name
     lake.sql(f"alter table {name} create branch audit")
     lake.sql(f"insert into {name}.branch_audit values (2, null, null, null, null, null, 7)")
     with pytest.raises(DataError, match="branch audit was written with n"):
@@ -360,7 +360,7 @@ def test_a_branch_that_has_the_column(table: Table, lake: Lake) -> None:
 def test_a_tag_goes_on_reading_its_own_schema(table: Table, lake: Lake) -> None:
     """R91, and R92: going back to a snapshot is no undo of the schema."""
     alter(table, "ADD COLUMN n int")
-    name = table.format.full_name
+    name = table.format.handle.full_name
     lake.sql(f"insert into {name} values (2, null, null, null, null, null, 7)")
     lake.sql(f"alter table {name} create tag kept")
     table.undo(yes=True)

@@ -41,8 +41,8 @@ def declared(lake: Lake, name: str, required: str = "", **columns: Any) -> Table
 
     schema = {"type": "struct", "schema-id": 0, "fields": fields(columns)}
     table = lake.table(name)
-    table.format.java_catalog.createTable(
-        table.format.identifier,
+    table.format.handle.java_catalog.createTable(
+        table.format.handle.identifier,
         jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(schema)),
         jvm.org.apache.iceberg.PartitionSpec.unpartitioned(),
         {"format-version": "3"},
@@ -81,7 +81,7 @@ def test_ingest_goes_on_beside_them(lake: Lake, table_name: str, tmp_path: Path)
     assert (kept.rows_written, kept.rows_quarantined) == (0, 1)
     # The schema is as it was, and so are the files of a transaction that nobody commits: gone.
     metadata = Path(lake.warehouse or "", *table_name.split("."), "metadata")
-    snapshots = table.format.java().snapshots()
+    snapshots = table.format.handle.java().snapshots()
     assert len(list(metadata.glob("snap-*.avro"))) == len(list(snapshots)) == 2
     for name in ("t", "ns", "nz", "s.a", "l", *(["g"] if "geometry" in unknown_types() else [])):
         lake.alter(f"ALTER TABLE {table_name} DROP COLUMN {name}")

@@ -111,12 +111,14 @@ def batches(table: Table, first: int, last: int) -> None:
 
 
 def snapshots(table: Table) -> list[int]:
-    rows = table.lake.sql(f"select snapshot_id from {table.format.full_name}.snapshots order by committed_at")
+    rows = table.lake.sql(
+        f"select snapshot_id from {table.format.handle.full_name}.snapshots order by committed_at"
+    )
     return [row.snapshot_id for row in rows.collect()]
 
 
 def numbers(table: Table, where: str = "") -> list[int]:
-    rows = table.lake.sql(f"select id from {table.format.full_name} {where}").collect()
+    rows = table.lake.sql(f"select id from {table.format.handle.full_name} {where}").collect()
     return sorted(row.id for row in rows)
 
 
@@ -144,7 +146,9 @@ def stored(table: Table, folder: Path, kind: str, pattern: str) -> set[str]:
 
 
 def referred(table: Table, what: str, metadata_table: str) -> set[str]:
-    rows = table.lake.sql(f"select {what} as path from {table.format.full_name}.{metadata_table}").collect()
+    rows = table.lake.sql(
+        f"select {what} as path from {table.format.handle.full_name}.{metadata_table}"
+    ).collect()
     return {Path(row.path).name for row in rows}
 
 
@@ -168,7 +172,7 @@ def test_a_table_with_gaps_is_a_table(
     table: Table, lake: Lake, folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of three stays: all that reads the table, goes back in it or cleans it up does so as after Iceberg's expiry."""
-    name = table.format.full_name
+    name = table.format.handle.full_name
     lake.alter(f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{MAX_AGE}')")
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -195,7 +199,7 @@ def test_a_table_with_gaps_is_a_table(
     ]
     with pytest.raises(Exception, match="ancestor"):
         spark.read.format("iceberg").option("start-snapshot-id", behind[-1]).load(name).count()
-    file = str(table.format.java().operations().current().metadataFileLocation())
+    file = str(table.format.handle.java().operations().current().metadataFileLocation())
     others = StaticTable.from_metadata(file)
     assert others.scan().count() == 19
     assert others.scan(snapshot_id=before[0]).count() == len(numbers(table, f"version as of {before[0]}"))
@@ -218,7 +222,7 @@ def test_a_table_with_gaps_is_a_table(
 
 
 def test_a_branch_keeps_what_it_says(table: Table, lake: Lake) -> None:
-    name = table.format.full_name
+    name = table.format.handle.full_name
     batches(table, 1, 6)
     lake.sql(f"alter table {name} create branch audit with snapshot retention 4 snapshots")
     lake.sql(f"alter table {name} create tag kept as of version {snapshots(table)[0]}")
@@ -240,7 +244,7 @@ def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch
     monkeypatch.setattr(commit, "FEW", 2)
 
     def schemas() -> int:
-        return int(table.format.java().schemas().size())
+        return int(table.format.handle.java().schemas().size())
 
     for i in range(9):
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c{i} int")
@@ -252,7 +256,7 @@ def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch
 
 
 def test_what_others_hold_is_left_alone(table: Table, lake: Lake) -> None:
-    name = table.format.full_name
+    name = table.format.handle.full_name
     batches(table, 1, 3)
     lake.sql(f"alter table {name} create tag kept")
     batches(table, 3, 5)
@@ -294,7 +298,7 @@ def others_are_faster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def slow(metadata: Any, now: int) -> Dispensable:
         if others:
-            table.lake.sql(f"insert into {table.format.full_name} values ({others.pop()}, 'x')")
+            table.lake.sql(f"insert into {table.format.handle.full_name} values ({others.pop()}, 'x')")
         return look(metadata, now)
 
     monkeypatch.setattr(commit, "dispensable", slow)
@@ -322,7 +326,7 @@ def test_it_dies_on_the_way(table: Table, folder: Path, monkeypatch: pytest.Monk
 
 def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     look = commit.dispensable
-    twin = lake.table(table.name).format
+    twin = lake.table(table.name).format.handle
     nested = []
 
     def both(metadata: Any, now: int) -> Dispensable:

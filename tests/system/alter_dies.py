@@ -11,7 +11,7 @@ from typing import Any
 
 from driftline import cli
 from driftline.formats.ducklake import alteration as ducklake
-from driftline.formats.iceberg import alterable as iceberg
+from driftline.formats.iceberg import alteration as iceberg
 from driftline.runtime.bare_java import BareJava
 
 

@@ -95,7 +95,7 @@ class DuckLakeTable(CatalogTable):
         return read_between(self.handle, before, now)
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
-        """The source files among these, by their fingerprints, that the table has taken."""
+        """Select the source files, by fingerprint, that the table has."""
         assert isinstance(state, LakeState)
         if state.table is None or not files:
             return set()
@@ -116,7 +116,7 @@ class DuckLakeTable(CatalogTable):
         return DuckLakeTransaction(self.handle, None, new_definition.schema, folder, keys)
 
     def versions(self) -> Versions:
-        """The versions of the table's definition, which the catalog keeps as long as their snapshots.
+        """Return the versions of the table's definition, which the catalog keeps as long as their snapshots.
 
         Raises UsageError if there is no table.
         """
@@ -129,7 +129,7 @@ class DuckLakeTable(CatalogTable):
         return self.catalog.read(lambda connection: last_batch(connection, self.name))
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and its known ancestors. ``schema``: the table's version then."""
+        """Yield a snapshot and its known ancestors. ``schema``: the table's version then."""
         if latest is None:
             return
         state = self.load()
@@ -148,11 +148,11 @@ class DuckLakeTable(CatalogTable):
                 yield Snapshot(int(snapshot), int(version))
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """The catalog's statistics for the columns of ``schema``. Raises UsageError if there is no table."""
+        """Read column statistics of ``schema`` from the catalog. Raises UsageError if there is no table."""
         return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
 
     def defaults(self) -> dict[int, frozenset[Any]]:
-        """The known defaults that columns have had, by column id."""
+        """Return the known defaults that columns have had, by column id."""
         state = self.load()
         if state.table is None:
             return {}
@@ -160,7 +160,7 @@ class DuckLakeTable(CatalogTable):
         return self.catalog.read(lambda connection: defaults_ever(connection, table))
 
     def laid(self) -> list[Laid]:
-        """The data files by partition spec."""
+        """Return the data files by partition spec."""
 
         def look(connection: Connection) -> list[Laid]:
             """Read the layout; empty for a table that does not exist."""
@@ -186,7 +186,7 @@ class DuckLakeTable(CatalogTable):
         return without_types(schema, lambda t: t.name == "duckdb_uuid" and why_unreadable(t) is not None)
 
     def readable(self, schema: Schema) -> Schema:
-        """The schema without the columns, and fields in them, of types that Spark cannot read."""
+        """Return the schema without the columns, and fields in them, of types that Spark cannot read."""
         return readable(schema)
 
     def delete(self, column: str, value: str) -> None:
@@ -199,7 +199,7 @@ class DuckLakeTable(CatalogTable):
         folder = local(state.table.folder)
 
         def written() -> list[Path]:
-            """The delete files that DuckDB has written."""
+            """List the delete files that DuckDB has written."""
             files = () if folder is None else folder.rglob("*.parquet")
             return [file for file in files if file.stat().st_mtime >= began]
 

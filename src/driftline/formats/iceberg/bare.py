@@ -16,16 +16,15 @@ from driftline.runtime.session import embedded_catalog, make_lake
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.alterable import AlterableIcebergTable
+    from driftline.formats.iceberg.table import IcebergTable
 
 
 @contextmanager
-def alterable(
-    lake: Path, catalog: str, name: str, *, durable: bool = True
-) -> Iterator[AlterableIcebergTable]:
+def alterable(lake: Path, catalog: str, name: str, *, durable: bool = True) -> Iterator[IcebergTable]:
     """A table of the lake in a folder, by its name. Raises NeedsSpark where Spark is to open it."""
     with BareJava() as java:
-        from driftline.formats.iceberg.alterable import AlterableIcebergTable  # while Java starts
+        from driftline.formats.iceberg.handle import IcebergHandle  # while Java starts
+        from driftline.formats.iceberg.table import IcebergTable
 
         gateway = java.gateway()
         with java.watched(
@@ -33,26 +32,25 @@ def alterable(
         ):
             properties = embedded_catalog(lake) | {DURABILITY: "full" if durable else "off"}
             opened = _bare_table(gateway, properties, catalog)
-            yield AlterableIcebergTable(gateway, opened, name, lake)
+            yield IcebergTable(IcebergHandle(gateway, opened, name, lake))
 
 
 @contextmanager
-def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTable]:
+def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[IcebergTable]:
     """A new table of a new lake, in a Java with these options, which ends in order: for its archive."""
     with BareJava(options) as java:
-        from driftline.formats.iceberg.alterable import AlterableIcebergTable
         from driftline.formats.iceberg.gateway import java_schema
+        from driftline.formats.iceberg.handle import IcebergHandle
+        from driftline.formats.iceberg.table import IcebergTable
 
         make_lake(lake)
         gateway = java.gateway()
-        table = AlterableIcebergTable(
-            gateway, _bare_table(gateway, embedded_catalog(lake), "lake"), "a.b", lake
-        )
+        handle = IcebergHandle(gateway, _bare_table(gateway, embedded_catalog(lake), "lake"), "a.b", lake)
         row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
         schema = java_schema(gateway.jvm, Schema(row))
-        table.java_catalog.createNamespace(table.identifier.namespace())
-        table.java_catalog.createTable(table.identifier, schema)
-        yield table
+        handle.java_catalog.createNamespace(handle.identifier.namespace())
+        handle.java_catalog.createTable(handle.identifier, schema)
+        yield IcebergTable(handle)
         java.end()
 
 

@@ -19,8 +19,9 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.iceberg.commit import SyncedCommit
 from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
 from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.offline import located
-from driftline.formats.iceberg.reader import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.reader import WRITTEN_LEDGER, metadata_table, place
 from driftline.formats.iceberg.relocating import CATALOG, displaced_lake
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.home import DisplacedLake
-    from driftline.formats.iceberg.reader import IcebergReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,10 @@ class IcebergCatalog:
 
     def table(self, name: str) -> IcebergTable:
         """A table by ``namespace.table``. Raises UsageError for an impossible name."""
-        return IcebergTable(self.spark, self.name, name)
+        return IcebergTable(self._handle(name))
+
+    def _handle(self, name: str) -> IcebergHandle:
+        return IcebergHandle.of(self.spark, self.name, name)
 
     def sql(self, query: str) -> DataFrame:
         """Run any statement of Spark's SQL. Raises DataError where a
@@ -93,13 +96,13 @@ class IcebergCatalog:
             except UsageError as error:
                 raise elsewhere.refusal() from error
         try:
-            return self.table("any.table").recovering(lambda: self.spark.sql(query))
+            return self._handle("any.table").recovering(lambda: self.spark.sql(query))
         except UnsupportedOperationException as error:
             raise self._unreadable(query) or error from error
 
     def sync_view(self, name: str) -> None:
         """Sync the file of a view of an embedded catalog, and the catalog. Raises SetupError."""
-        lake = self.table(name).lake
+        lake = embedded_lake(self.spark, self.name)
         if lake is None or not self.durable:
             return
         location = located(lake, self.name, name, views=True)
@@ -110,7 +113,7 @@ class IcebergCatalog:
         ``older_than`` seconds ago; returns them.
         """
         self.check_writable()
-        return clean(self.spark, self.folder, map(self.table, self.tables()), older_than, dry_run=dry_run)
+        return clean(self.spark, self.folder, map(self._handle, self.tables()), older_than, dry_run=dry_run)
 
     def check_writable(self) -> None:
         """Raise UsageError if the lake is a copy of another, or was moved."""
@@ -124,7 +127,7 @@ class IcebergCatalog:
     def tables(self) -> list[str]:
         """The names of all tables of the catalog."""
         namespace = java_type(self.spark._jvm, "org.apache.iceberg.catalog.Namespace")
-        any_table = self.table("any.table")
+        any_table = self._handle("any.table")
         plugin, java = any_table.plugin, any_table.java_catalog
         names: list[str] = []
         # Spark's plugin knows the namespaces; Iceberg's own catalog does not where it caches.
@@ -143,7 +146,7 @@ class IcebergCatalog:
             parts = relation.split(", ")
             name = ".".join(parts[1:] if parts[0] == self.name else parts)
             with suppress(DriftlineError):
-                error = unreadable(name, self.table(name).load().schema)
+                error = unreadable(name, self._handle(name).load().schema)
                 if error is not None:
                     return error
         return None
@@ -152,23 +155,23 @@ class IcebergCatalog:
 def clean(
     spark: SparkSession,
     warehouse: str | None,
-    readers: Iterable[IcebergReader],
+    handles: Iterable[IcebergHandle],
     older_than: float,
     *,
     dry_run: bool,
 ) -> list[Orphan]:
     """Delete the files that no snapshot has, last changed over ``older_than`` seconds ago; returns them.
 
-    ``warehouse``: the catalog's folder, if it names one; ``readers``: of all tables of the catalog. Folders
+    ``warehouse``: the catalog's folder, if it names one; ``handles``: of all tables of the catalog. Folders
     of a table's files that lie outside its `bounds` are left alone.
     """
     before = time.time() - older_than
-    loaded = ((reader, reader.java()) for reader in readers)
-    tables = {reader: table for reader, table in loaded if table is not None}
-    owners: dict[str, list[IcebergReader]] = {}
-    for reader, table in tables.items():
+    loaded = ((handle, handle.java()) for handle in handles)
+    tables = {handle: table for handle, table in loaded if table is not None}
+    owners: dict[str, list[IcebergHandle]] = {}
+    for handle, table in tables.items():
         for folder in _folders(table):
-            owners.setdefault(folder, []).append(reader)
+            owners.setdefault(folder, []).append(handle)
     by_path: dict[str, Orphan] = {}
     stores: dict[str, Any] = {}  # the FileIO of what lies in one
     limits: dict[str, Bounds] = {}
@@ -178,13 +181,13 @@ def clean(
         limits |= dict.fromkeys(by_path, Bounds((warehouse,)))
     for folder, sharing in owners.items():
         table = tables[sharing[0]]
-        within = Bounds.either(reader.bounds(tables[reader]) for reader in sharing)
+        within = Bounds.either(handle.bounds(tables[handle]) for handle in sharing)
         remote = in_store(table, folder)
         files = listed_orphans(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
         ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
         written = {bare(f.path): f for f in ours}
-        _leave_out({reader: tables[reader] for reader in sharing}, written)
+        _leave_out({handle: tables[handle] for handle in sharing}, written)
         by_path |= written
         stores |= dict.fromkeys(written, table.io()) if remote else {}
         limits |= dict.fromkeys(written, within)
@@ -200,13 +203,13 @@ def clean(
     return [by_path[path] for path in sorted(by_path)]
 
 
-def _sync(tables: Mapping[IcebergReader, Any]) -> None:
+def _sync(tables: Mapping[IcebergHandle, Any]) -> None:
     """Sync the metadata of the Java ``tables``, which another process may have yet to do: nothing is deleted
     that a power cut could bring back.
     """
-    for reader, table in tables.items():
+    for handle, table in tables.items():
         current = table.operations().current()
-        SyncedCommit(reader, table.operations(), current, current).base()
+        SyncedCommit(handle, table.operations(), current, current).base()
 
 
 def _is_ours(path: str, *, remote: bool) -> bool:
@@ -220,16 +223,16 @@ def _folders(table: Any) -> Iterator[str]:
     yield place(table, "any").rpartition("/")[0]
 
 
-def _leave_out(tables: Mapping[IcebergReader, Any], files: dict[str, Orphan]) -> None:
+def _leave_out(tables: Mapping[IcebergHandle, Any], files: dict[str, Orphan]) -> None:
     """Take those out of the ``files``, by their bare paths, that one of the Java ``tables`` has in any
     snapshot; of a table that cannot be read, all in its folders.
     """
-    for reader, table in tables.items():
+    for handle, table in tables.items():
         files.pop(bare(str(table.properties().get(LEDGER) or "")), None)
         if not files:
             return
         try:
-            for row in reader.metadata_table("all_files").select("file_path").collect():
+            for row in metadata_table(handle, "all_files").select("file_path").collect():
                 files.pop(bare(row[0]), None)
         except (PySparkException, Py4JError):
             theirs = tuple(f"{bare(folder).rstrip('/')}/" for folder in _folders(table))

@@ -48,7 +48,7 @@ from driftline.runtime.disk import NEW, Bounds, delete_all_by_file_io, delete_by
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.loader import IcebergLoader
+    from driftline.formats.iceberg.handle import IcebergHandle
 
 _CLOCKS_DIFFER = 30_000  # milliseconds; Iceberg takes times that are up to a minute earlier than the last
 _DATED = ("snapshots", "snapshot-log", "metadata-log")
@@ -59,7 +59,7 @@ _NUMBERED = re.compile(r"(\d{5,})-[^/]*$")  # the name of a metadata file, which
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
 
-def begin(table: IcebergLoader, java: Any) -> Any:
+def begin(table: IcebergHandle, java: Any) -> Any:
     """Begin a Java transaction on a freshly loaded Java table.
 
     Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
@@ -74,7 +74,7 @@ def begin(table: IcebergLoader, java: Any) -> Any:
 
 # Iceberg's `commitTransaction` would apply a stale append to whatever the table has become, and after a
 # repeated request it deletes the manifests of the live snapshot: the table could no longer be read.
-def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool], files: Iterable[str] = ()) -> None:
+def commit(table: IcebergHandle, java: Any, has: Callable[[Any], bool], files: Iterable[str] = ()) -> None:
     """Commit a Java transaction to the very version of the table that it began on.
 
     Args:
@@ -94,7 +94,7 @@ def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool], files: I
 
 
 def replace_metadata(
-    table: IcebergLoader,
+    table: IcebergHandle,
     operations: Any,
     base: Any,
     metadata: Any,
@@ -127,7 +127,7 @@ class SyncedCommit:
     `recovered` goes back to the one before it. All else is on the disk by then.
     """
 
-    def __init__(self, table: IcebergLoader, operations: Any, base: Any, metadata: Any) -> None:
+    def __init__(self, table: IcebergHandle, operations: Any, base: Any, metadata: Any) -> None:
         self._table, self._operations, self._base, self._metadata = table, operations, base, metadata
         self._within: Path | None = None
         self._catalog: Path | None = None
@@ -204,7 +204,7 @@ def is_durable(jvm: Any, io: Any) -> bool:
         return True
 
 
-def check_head(table: IcebergLoader, java: Any) -> None:
+def check_head(table: IcebergHandle, java: Any) -> None:
     """Raise DataError if the newest rows have columns that the table's schema never had.
 
     Iceberg's `fast_forward` and `publish_changes` bring a branch's rows to main, and leave its schema behind.
@@ -232,7 +232,7 @@ def check_head(table: IcebergLoader, java: Any) -> None:
         )
 
 
-def _was_current(table: IcebergLoader, java: Any, metadata: Any, schema: int, head: int) -> bool:
+def _was_current(table: IcebergHandle, java: Any, metadata: Any, schema: int, head: int) -> bool:
     """True if a schema was the table's own since, or before, its present ``head`` came: columns were dropped.
 
     True as well where the log of versions does not tell.
@@ -257,7 +257,7 @@ def _was_current(table: IcebergLoader, java: Any, metadata: Any, schema: int, he
     return True
 
 
-def _date_before_now(table: IcebergLoader, operations: Any) -> None:
+def _date_before_now(table: IcebergHandle, operations: Any) -> None:
     """Have Java's copy of a table's metadata say that all of it was written before now.
 
     Iceberg refuses each change of a table whose last one is over a minute ahead of the clock, as where a
@@ -299,7 +299,7 @@ def _cached_metadata(operations: Any) -> Any:
     return None
 
 
-def _dated_after(table: IcebergLoader, base: Any, metadata: Any) -> Any:
+def _dated_after(table: IcebergHandle, base: Any, metadata: Any) -> Any:
     """The ``metadata`` with the true times of its ``base``, and the next ones for what is new; unchanged if
     `_date_before_now` left them as they were.
     """
@@ -326,7 +326,7 @@ def _dated_after(table: IcebergLoader, base: Any, metadata: Any) -> Any:
     return java_type(table.jvm, "org.apache.iceberg.TableMetadataParser").fromJson(json.dumps(after))
 
 
-def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> str:
+def check_unchanged(table: IcebergHandle, operations: Any, base: Any) -> str:
     """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it.
 
     Returns the path of its metadata file.
@@ -342,7 +342,7 @@ def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> str:
     return version
 
 
-def without_foreign_log(table: IcebergLoader, version: str, base: Any, metadata: Any) -> Any:
+def without_foreign_log(table: IcebergHandle, version: str, base: Any, metadata: Any) -> Any:
     """The ``metadata``, by which Iceberg deletes no old metadata file outside the table's bounds.
 
     With a commit Iceberg deletes the oldest files of the log, wherever they lie. Java is asked once in a
@@ -365,14 +365,14 @@ def _checked_logs() -> set[str]:
     return set()
 
 
-def _not_loaded(table: IcebergLoader, error: Py4JJavaError) -> Exception:
+def _not_loaded(table: IcebergHandle, error: Py4JJavaError) -> Exception:
     refusal = failure(error, table.name)
     if isinstance(refusal, CommitConflict):
         return refusal
     return SetupError(f"table {table.name} cannot be loaded: {short(error)}")
 
 
-def _landed(table: IcebergLoader, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
+def _landed(table: IcebergHandle, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
     """True if a commit that ended in an error is in the table all the same.
 
     Raises UnknownError if that cannot be found out: its files must then stay.
@@ -429,7 +429,7 @@ class Dispensable:
     schemas: tuple[int, ...] = ()
 
 
-def upkeep(table: IcebergLoader, current: Any) -> None:
+def upkeep(table: IcebergHandle, current: Any) -> None:
     """Remove dispensable snapshots and schemas if there are enough to be worth a commit. Never fails.
 
     ``current``: Java's metadata of the table after a commit. If the removal meets a concurrent commit, a
@@ -502,7 +502,7 @@ def _may_be_due(metadata: Any) -> bool:
     return many or int(metadata.schemas().size()) > 2 * _allowed(int(metadata.lastColumnId()))
 
 
-def _let_go(table: IcebergLoader) -> None:
+def _let_go(table: IcebergHandle) -> None:
     jvm = table.jvm
     java = table.java()
     operations = java.operations()

@@ -356,7 +356,6 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
 
 
 # A column of data files: the sequence number of each row's last change.
-COMMITTED_IN = "_last_updated_sequence_number"
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
 _Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do

@@ -1,34 +1,29 @@
-"""Loads and reads one Iceberg table of a Spark session, and its ledger of ingested files."""
+"""Readers of an Iceberg table in a Spark session, and its ledger of the source files that it has."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, UnsupportedOperationException
 
 from driftline.core.history.entries import LEDGER
 from driftline.core.history.retention import rolled_back
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import REMEMBERED
-from driftline.formats.iceberg.alterable import AlterableIcebergTable
 from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short
-from driftline.formats.iceberg.manifests import FileNulls, by_spark
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.disk import on_disk
-from driftline.runtime.session import embedded_lake
-from driftline.runtime.spark_conf import activate
-from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.core.schema.types import Schema
     from driftline.formats.base import State
+    from driftline.formats.iceberg.handle import IcebergHandle
 
 # `remove_orphan_files` spares names that begin so. Snapshot summaries would grow and expire, and statistics
 # files belong to one snapshot.
@@ -38,8 +33,11 @@ _ENTRY = struct.Struct("<qq")  # a file's fingerprint, the snapshot's id
 
 
 def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
-    """The snapshot that took each file, by the file's fingerprint, the
-    oldest first; empty where the ledger is gone. ``io``: gives the table's FileIO.
+    """Read a ledger: the snapshot that took each file, by fingerprint, the oldest first.
+
+    Args:
+        path: of the ledger, which is empty if it is gone.
+        io: returns the table's FileIO.
     """
     disk = on_disk(path)
     try:
@@ -92,7 +90,7 @@ def _write(path: str, content: bytes, io: Any) -> None:
 
 
 def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:
-    """The files, of those in ``entries``, whose snapshots were rolled back."""
+    """Select the files of the ``entries`` whose snapshots were rolled back."""
     metadata = metadata_json(jvm, table.operations().current())
     gone = rolled_back(metadata, set(entries.values()))
     return {file for file, snapshot in entries.items() if snapshot in gone}
@@ -102,131 +100,98 @@ def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
 
-class IcebergReader(AlterableIcebergTable):
-    """Loads and reads one table of one catalog, by ``name``, ``namespace.table``."""
+def ledger_of(table: IcebergHandle, properties: Mapping[str, str]) -> dict[int, int]:
+    """Read the ledger that the properties name: the snapshot that took each source file, by fingerprint."""
+    path = properties.get(LEDGER)
+    if path is None:
+        return {}
+    if table.ledger[0] != path:
+        table.ledger = path, read_ledger(path, lambda: table.java().io())
+    return table.ledger[1]
 
-    def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
-        gateway: Any = spark.sparkContext._gateway
-        super().__init__(gateway, self._iceberg_catalog, name, embedded_lake(spark, catalog))
-        self.spark = spark
-        self.catalog = catalog
-        self._ledger: tuple[str, dict[int, int]] = ("", {})
 
-    @property
-    def full_name(self) -> str:
-        """The name for Spark SQL, quoted."""
-        return ".".join(map(quoted, (self.catalog, *self.name.split("."))))
+def read_table(table: IcebergHandle, snapshot: int | None = None) -> DataFrame:
+    """Read the table's rows, as they are now or were at a snapshot.
 
-    @property
-    def plugin(self) -> Any:
-        """Spark's object for the catalog. Raises SetupError if the catalog does not respond."""
-        session: Any = self.spark._jsparkSession
-        activate(self.spark)  # what belongs to a session is looked up by the active one
-        catalogs = session.sessionState().catalogManager()
-        try:
-            try:
-                plugin = catalogs.catalog(self.catalog)
-            except Exception:
-                # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
-                plugin = catalogs.catalog(self.catalog)
-            plugin.icebergCatalog()
-        except Exception as error:
-            raise SetupError(
-                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog, or does not respond: {short(error)}",
-                hint=f"set spark.sql.catalog.{self.catalog} and its properties",
-            ) from error
-        return plugin
+    Raises UsageError if there is no such table, DataError where Spark cannot read a column's type.
+    """
 
-    def _iceberg_catalog(self) -> Any:
-        return self.plugin.icebergCatalog()
+    from pyspark.errors import AnalysisException, UnsupportedOperationException
 
-    def ledger(self, properties: Mapping[str, str]) -> dict[int, int]:
-        """The snapshot that took each source file, by the file's fingerprint, as the properties have it."""
-        path = properties.get(LEDGER)
-        if path is None:
-            return {}
-        if self._ledger[0] != path:
-            self._ledger = path, read_ledger(path, lambda: self.java().io())
-        return self._ledger[1]
+    # Each session has a cache of its own, and a capture works in another session.
+    table.java_catalog.invalidateTable(table.identifier)  # a catalog may cache what others have changed
+    try:
+        return table.recovering(lambda: _read_table(table, snapshot))
+    except UnsupportedOperationException as error:
+        raise unreadable(table.name, table.load().schema) or error from error
+    except AnalysisException as error:
+        if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+            raise no_table(table.name) from error
+        raise
 
-    def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now or were at a snapshot.
 
-        Raises UsageError if there is no such table, DataError where Spark cannot read a column's type.
-        """
-        # Each session has a cache of its own, and a capture works in another session.
-        self.java_catalog.invalidateTable(self.identifier)  # a catalog may cache what others have changed
-        try:
-            return self.recovering(lambda: self._read(snapshot))
-        except UnsupportedOperationException as error:
-            raise unreadable(self.name, self.load().schema) or error from error
-        except AnalysisException as error:
-            if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
-                raise no_table(self.name) from error
-            raise
+def _read_table(table: IcebergHandle, snapshot: int | None) -> DataFrame:
+    if snapshot is not None:
+        return table.spark.sql(f"select * from {table.full_name} version as of {snapshot}")
+    return table.spark.table(table.full_name)
 
-    def _read(self, snapshot: int | None) -> DataFrame:
-        if snapshot is not None:
-            return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
-        return self.spark.table(self.full_name)
 
-    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
-        """The nulls of a column, by its id, in the data files of a snapshot."""
-        return by_spark(self.spark, self.full_name, column, snapshot)
+def read_readable(table: IcebergHandle) -> DataFrame:
+    """Read the table's present rows, without the columns that Spark cannot read."""
+    schema = table.load().schema
+    if unreadable(table.name, schema) is None:
+        return read_table(table)
+    return partial(table.spark, table.java(), table.name, schema)
 
-    def read_as(self, java: Any, schema: Schema) -> DataFrame:
-        """The rows as another Java table of the same files has them, of this schema."""
-        if unreadable(self.name, schema) is not None:
-            return partial(self.spark, java, self.name, schema)
-        return frame_of(self.spark, java)
 
-    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot appended; None if it did more than that, or if Spark cannot read all
-        columns.
-        """
-        schema, java = self.load().schema, self.java()
-        added = None if java is None else java.snapshot(snapshot)
-        if readable(schema) != schema or added is None or str(added.operation()) != "append":
+def read_as(table: IcebergHandle, java: Any, schema: Schema) -> DataFrame:
+    """Read the rows as another Java table of the same files has them, of this schema."""
+    if unreadable(table.name, schema) is not None:
+        return partial(table.spark, java, table.name, schema)
+    return frame_of(table.spark, java)
+
+
+def read_appended(table: IcebergHandle, after: int, snapshot: int) -> DataFrame | None:
+    """Read the rows that a snapshot appended; None if it did more, or if Spark cannot read all columns."""
+    schema, java = table.load().schema, table.java()
+    added = None if java is None else java.snapshot(snapshot)
+    if readable(schema) != schema or added is None or str(added.operation()) != "append":
+        return None
+    between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
+    return table.spark.read.options(**between).table(table.full_name)
+
+
+def read_between(table: IcebergHandle, before: State, now: State) -> DataFrame | None:
+    """Read the rows that others appended between two states of the table.
+
+    Returns None if others did more than append, or if that is unknown.
+    """
+    java, snapshot_id = table.java(), now.snapshot
+    while snapshot_id != before.snapshot:
+        snapshot = None if java is None or snapshot_id is None else java.snapshot(snapshot_id)
+        if snapshot is None or str(snapshot.operation()) != "append":
             return None
-        between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
-        return self.spark.read.options(**between).table(self.full_name)
+        snapshot_id = snapshot.parentId()
+    if before.snapshot is None or now.snapshot is None:
+        return None
+    if before.snapshot == now.snapshot:
+        return read_table(table).limit(0)
+    return read_appended(table, before.snapshot, now.snapshot)
 
-    def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others appended between two states of the table.
 
-        None if others did more than append, or if that is unknown.
-        """
-        java, snapshot_id = self.java(), now.snapshot
-        while snapshot_id != before.snapshot:
-            snapshot = None if java is None or snapshot_id is None else java.snapshot(snapshot_id)
-            if snapshot is None or str(snapshot.operation()) != "append":
-                return None
-            snapshot_id = snapshot.parentId()
-        if before.snapshot is None or now.snapshot is None:
-            return None
-        if before.snapshot == now.snapshot:
-            return self.read().limit(0)
-        return self.read_appended(before.snapshot, now.snapshot)
+def metadata_table(table: IcebergHandle, kind: str) -> DataFrame:
+    """Read one of Iceberg's metadata tables: ``files``, ``entries``."""
+    schema = table.load().schema
+    if readable(schema) == schema:
+        return table.spark.table(f"{table.full_name}.{kind}")
+    return partial(table.spark, table.java(), table.name, schema, kind)
 
-    def read_readable(self) -> DataFrame:
-        """The table's rows as they are now, without the columns that Spark cannot read."""
-        schema = self.load().schema
-        if unreadable(self.name, schema) is None:
-            return self.read()
-        return partial(self.spark, self.java(), self.name, schema)
 
-    def metadata_table(self, kind: str) -> DataFrame:
-        """One of Iceberg's metadata tables: ``files``, ``entries``."""
-        schema = self.load().schema
-        if readable(schema) == schema:
-            return self.spark.table(f"{self.full_name}.{kind}")
-        return partial(self.spark, self.java(), self.name, schema, kind)
-
-    def check_seen(self) -> None:
-        """Raise UsageError if what this session writes would be visible to nobody."""
-        for key in _UNSEEN:
-            if (value := self.spark.conf.get(key, None)) is not None:
-                raise UsageError(
-                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch",
-                    hint=f'take it back first: spark.conf.unset("{key}")',
-                )
+def check_seen(spark: SparkSession) -> None:
+    """Raise UsageError if what this session writes would be visible to nobody."""
+    for key in _UNSEEN:
+        if (value := spark.conf.get(key, None)) is not None:
+            raise UsageError(
+                f"{key} is {value!r} in this Spark session, and driftline writes to no branch",
+                hint=f'take it back first: spark.conf.unset("{key}")',
+            )

@@ -1,4 +1,4 @@
-"""One Iceberg table, as a batch and the other operations use it."""
+"""One table of an Iceberg catalog, with its rows if it has Spark."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from driftline.core.changes.evolve import VERSION
 from driftline.core.history.entries import BATCH, MOVED, Snapshot
 from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import Definition, Laid
-from driftline.core.schema.types import Primitive, Schema
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import LastBatch, State
-from driftline.formats.commit import Retry
+from driftline.formats.base import CatalogTable, LastBatch, State
+from driftline.formats.iceberg.alteration import IcebergAlteration, rename_table
 from driftline.formats.iceberg.commit import begin, commit
-from driftline.formats.iceberg.definition import metrics_of_all, order_json, partition_fields, spec_json
-from driftline.formats.iceberg.files import COMMITTED_IN
+from driftline.formats.iceberg.definition import (
+    definition,
+    metrics_of_all,
+    order_json,
+    partition_fields,
+    spec_json,
+)
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
@@ -33,21 +38,33 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
+from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.manifests import sums_by_spark, table_statistics
-from driftline.formats.iceberg.reader import IcebergReader, undone
-from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.formats.iceberg.reader import (
+    check_seen,
+    ledger_of,
+    metadata_table,
+    read_appended,
+    read_between,
+    read_readable,
+    read_table,
+    undone,
+)
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.runtime.spark_version import java_type
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
-from driftline.write.positions import ROW_ID
+from driftline.write.positions import CHANGED, ROW_ID
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.history.entries import Versions
     from driftline.core.schema.definition import PartitionField
+    from driftline.formats.iceberg.transaction import IcebergTransaction
 
 _WITH_ROW_IDS = 3  # the format version
 
@@ -58,60 +75,119 @@ _NEW_TABLE = {
 }
 
 
-class IcebergTable(IcebergReader):
-    """One table of one catalog, by ``name``, ``namespace.table``; nothing is created before a commit."""
+class IcebergTable(CatalogTable):
+    """One table of one catalog, by ``name``, ``namespace.table``; nothing is created before a commit.
+
+    Without Spark it can be altered and renamed; whatever touches rows raises NeedsSpark.
+    """
 
     blank = Definition(format_version=2)
+    parts_of = None  # an Iceberg table is sorted by no expressions
+
+    def __init__(self, handle: IcebergHandle) -> None:
+        self.handle = handle
+        self.name = handle.name
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session. Raises NeedsSpark if there is none."""
+        return self.handle.spark
+
+    def with_rows(self) -> IcebergTable:
+        """The table itself. Raises NeedsSpark without Spark."""
+        _ = self.spark
+        return self
+
+    def sibling(self, name: str) -> Self:
+        """Another table of the same catalog."""
+        return type(self)(self.handle.sibling(name))
+
+    def load(self) -> State:
+        """Load the present state of the table; its schema is empty if it does not exist."""
+        return self.handle.load()
+
+    def definition(self) -> Definition:
+        """Return the table's present definition. Raises UsageError if there is no table."""
+        return definition(self.handle.jvm, self.handle.existing().operations().current())
+
+    def alteration(self) -> IcebergAlteration:
+        """Begin a change of the table's present definition. Raises UsageError if there is no table."""
+        self.handle.check_writable()
+        return IcebergAlteration(self.handle)
+
+    def rename(self, name: str) -> None:
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+        rename_table(self.handle, name)
+
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """Return the table's rows, as they are now or were at a snapshot."""
+        return read_table(self.handle, snapshot)
+
+    def read_readable(self) -> DataFrame:
+        """Return the table's present rows, without the columns that Spark cannot read."""
+        return read_readable(self.handle)
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """Return the rows that a snapshot appended; None if they cannot be read alone."""
+        return read_appended(self.handle, after, snapshot)
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """Return the rows that others appended between two states of the table; None if they did more."""
+        return read_between(self.handle, before, now)
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
-        """The source files, of these, that the table has taken in snapshots that were not rolled back."""
-        ledger = self.ledger(state.properties)
+        """Select the source files that the table has from snapshots that were not rolled back."""
+        ledger = ledger_of(self.handle, state.properties)
         entries = {file: ledger[file] for file in files if file in ledger}
         if not entries:
             return set()
-        table = self.java()
-        return entries.keys() - (undone(self.jvm, table, entries) if table is not None else entries.keys())
+        table = self.handle.java()
+        return entries.keys() - (
+            undone(self.handle.jvm, table, entries) if table is not None else entries.keys()
+        )
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
-        self.check_writable()
-        self.check_seen()
+        from driftline.formats.commit import Retry  # late: alterations need none
+
+        self.handle.check_writable()
+        check_seen(self.spark)
         Retry(self.name).run(partial(self._deleted, column, value))
 
     def _deleted(self, column: str, value: str) -> None:
         """Delete the rows once. Spark rewrites files that also have other rows."""
-        java = begin(self, self.existing())
-        where = java_type(self.jvm, "org.apache.iceberg.expressions.Expressions").equal(column, value)
+        java = begin(self.handle, self.handle.existing())
+        where = java_type(self.handle.jvm, "org.apache.iceberg.expressions.Expressions").equal(column, value)
         try:
             with java_errors():
                 java.newDelete().deleteFromRowFilter(where).commit()
         except Py4JJavaError as error:
             if "ValidationException" not in java_class(error):
                 raise failure(error, self.name) from error
-            self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
+            self.spark.sql(f"delete from {self.handle.full_name} where {quoted(column)} = {literal(value)}")
             return
         snapshot = int(java.table().currentSnapshot().snapshotId())
-        commit(self, java, lambda now: now.snapshot(snapshot) is not None)
+        commit(self.handle, java, lambda now: now.snapshot(snapshot) is not None)
 
     def versions(self) -> Versions:
-        """The versions of the table, by its log. Raises UsageError if there is no table."""
-        java = self.existing()
-        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
+        """Return the versions of the table, by its log. Raises UsageError if there is no table."""
+        java = self.handle.existing()
+        parser = java_type(self.handle.jvm, "org.apache.iceberg.TableMetadataParser")
 
         def read(location: str) -> Any:
             """Read a metadata file; None if it was cleaned away."""
             try:
                 with java_errors():
-                    return metadata_json(self.jvm, parser.read(java.io(), location))
+                    return metadata_json(self.handle.jvm, parser.read(java.io(), location))
             except Py4JJavaError:  # cleaned away
                 return None
 
-        return past(self.metadata(java), read)
+        return past(self.handle.metadata(java), read)
 
     def last_batch(self) -> LastBatch | None:
         """Return the batch that made the current snapshot; None if it rewrote rows, or another writer did."""
-        snapshot = self.existing().currentSnapshot()
-        summary = {} if snapshot is None else text_map(self.jvm, snapshot.summary())
+        snapshot = self.handle.existing().currentSnapshot()
+        summary = {} if snapshot is None else text_map(self.handle.jvm, snapshot.summary())
         if BATCH not in summary or (MOVED not in summary and int(summary.get("deleted-data-files", 0))):
             return None
         added, gone, deleted, removed, moved = (
@@ -128,8 +204,8 @@ class IcebergTable(IcebergReader):
         return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added - moved, before)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and its known ancestors."""
-        java = self.java()
+        """Yield a snapshot and its known ancestors."""
+        java = self.handle.java()
         while latest is not None:
             snapshot = java.snapshot(latest)
             if snapshot is None:
@@ -138,33 +214,35 @@ class IcebergTable(IcebergReader):
             latest = snapshot.parentId()
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
-        metadata = self.metadata(self.existing())
+        """Read column statistics of ``schema`` from metadata. Raises UsageError if there is no table."""
+        metadata = self.handle.metadata(self.handle.existing())
         with configured(self.spark, SMALL):
-            entries = self.metadata_table("entries")
+            entries = metadata_table(self.handle, "entries")
             return table_statistics(metadata, schema, partial(sums_by_spark, entries=entries))
 
     def defaults(self) -> dict[int, frozenset[Any]]:
-        """The known defaults that columns have had, by column id."""
-        metadata = self.java().operations().current()
-        return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self.jvm, metadata).values())
+        """Return the known defaults that columns have had, by column id."""
+        metadata = self.handle.java().operations().current()
+        return (
+            {} if metadata.formatVersion() < 3 else defaults_of(schemas(self.handle.jvm, metadata).values())
+        )
 
     def branches(self) -> dict[str, set[int]]:
         """Return branches other than main and driftline's own, each with the column ids it was written by."""
-        java = self.java()
+        java = self.handle.java()
         out = {}
         for ref_name in items(java.refs().keySet()):
             ref = java.refs().get(ref_name)
             if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
-                out[str(ref_name)] = {f.id for _, f in schema_of(self.jvm, schema).walk()}
+                out[str(ref_name)] = {f.id for _, f in schema_of(self.handle.jvm, schema).walk()}
         return out
 
     def laid(self) -> list[Laid]:
-        """The data files by partition spec; specs without files are left out, but for the current one."""
-        java = self.java()
+        """Return the data files by partition spec, of specs with files and the current one."""
+        java = self.handle.java()
         rows = (
-            self.metadata_table("files")
+            metadata_table(self.handle, "files")
             .where("content = 0")
             .groupBy("spec_id")
             .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})
@@ -185,39 +263,21 @@ class IcebergTable(IcebergReader):
 
     def _partition_specs(self, java: Any) -> dict[int, tuple[PartitionField, ...]]:
         """All partition specs by id."""
-        parse = java_type(self.jvm, "org.apache.iceberg.PartitionSpecParser").toJson
+        parse = java_type(self.handle.jvm, "org.apache.iceberg.PartitionSpecParser").toJson
         version = int(java.operations().current().formatVersion())
         return {
             int(spec.specId()): partition_fields(json.loads(parse(spec)), version)
             for spec in list(java.specs().values())
         }
 
-    def with_rows(self) -> IcebergTable:
-        """The table itself."""
-        return self
-
-    def sibling(self, name: str) -> Self:
-        """Another table of the same catalog."""
-        return type(self)(self.spark, self.catalog, name)
-
-    @property
-    def as_text(self) -> frozenset[Primitive]:
-        """None: there is a column for each type of value."""
-        return frozenset()
-
     def row_ids(self, changed: str) -> list[str]:
-        """SQL of a row's id, and of the number of the commit that it is from, in tables of v3."""
-        if self.java().operations().current().formatVersion() < _WITH_ROW_IDS:
+        """Return SQL for a row's id and the number of its commit, in tables of v3."""
+        if self.handle.java().operations().current().formatVersion() < _WITH_ROW_IDS:
             return []
-        return [ROW_ID, f"if({changed}, null, {COMMITTED_IN}) as {COMMITTED_IN}"]
-
-    @property
-    def new_row_ids(self) -> None:
-        """None: rows of v3 keep their ids, those before have none."""
-        return None
+        return [ROW_ID, f"if({changed}, null, {CHANGED}) as {CHANGED}"]
 
     def fillable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot write.
+        """Return the schema without the columns that Spark cannot write.
 
         Raises DataError for a VARIANT in Spark 3.5, which has none.
         """
@@ -225,7 +285,7 @@ class IcebergTable(IcebergReader):
         return fillable(schema)
 
     def readable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot read.
+        """Return the schema without the columns that Spark cannot read.
 
         Raises DataError for a VARIANT in Spark 3.5, which has none.
         """
@@ -233,35 +293,37 @@ class IcebergTable(IcebergReader):
         return readable(schema)
 
     def transaction(self, state: State, new_definition: Definition | None = None) -> IcebergTransaction:
-        """A transaction on the table; a missing table is created by its definition.
+        """Begin a transaction on the table; a missing table is created by its definition.
 
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
         """
-        self.check_writable()
+        from driftline.formats.iceberg.transaction import IcebergTransaction  # late: alterations need none
+
+        self.handle.check_writable()
         if state.exists:
-            return IcebergTransaction.on(self, state)
-        self.check_seen()
+            return IcebergTransaction.on(self.handle, state)
+        check_seen(self.spark)
         self._make_namespace()
         assert new_definition is not None
         try:
             with java_errors():
-                return IcebergTransaction(self, self._made(new_definition), None)
+                return IcebergTransaction(self.handle, self._made(new_definition), None)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
 
     def _made(self, definition: Definition) -> Any:
-        """A Java transaction that makes the table."""
-        schema = java_schema(self.jvm, definition.schema)
-        specs = java_type(self.jvm, "org.apache.iceberg.PartitionSpecParser")
-        orders = java_type(self.jvm, "org.apache.iceberg.SortOrderParser")
+        """Begin a Java transaction that creates the table, and check its location."""
+        schema = java_schema(self.handle.jvm, definition.schema)
+        specs = java_type(self.handle.jvm, "org.apache.iceberg.PartitionSpecParser")
+        orders = java_type(self.handle.jvm, "org.apache.iceberg.SortOrderParser")
         spec, order = json.dumps(spec_json(definition)), json.dumps(order_json(definition))
         properties = {
             VERSION: str(definition.format_version),
             **_NEW_TABLE,
             **metrics_of_all(definition.schema, {}),
         }
-        builder = self.java_catalog.buildTable(self.identifier, schema)
+        builder = self.handle.java_catalog.buildTable(self.handle.identifier, schema)
         builder = builder.withPartitionSpec(specs.fromJson(schema, spec))
         builder = builder.withSortOrder(orders.fromJson(schema, order))
         java = builder.withProperties(properties).createTransaction()
@@ -273,22 +335,22 @@ class IcebergTable(IcebergReader):
         what cleans up the one, Iceberg's own procedures too, may take the other's files for litter.
         """
         parts = self.name.split(".")
-        for outer in (self.sibling(".".join(parts[:n])) for n in range(2, len(parts))):
+        for outer in (self.handle.sibling(".".join(parts[:n])) for n in range(2, len(parts))):
             if (java := outer.java()) is not None and _inside(location, str(java.location())):
                 raise self._would_lie(f"in the folder of {outer.name}")
-        namespace = strings(self.gateway, parts)
+        namespace = strings(self.handle.gateway, parts)
         try:
             with java_errors():
-                if not self.plugin.namespaceExists(namespace):
+                if not self.handle.plugin.namespaceExists(namespace):
                     return
         except Py4JJavaError as error:
             # A catalog that has no namespace of several parts, as Glue, refuses to look for one.
             if java_class(error) != "org.apache.iceberg.exceptions.ValidationException":
                 raise
             return
-        names = java_type(self.jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
-        for identifier in items(self.java_catalog.listTables(names)):
-            java = self.java_catalog.loadTable(identifier)
+        names = java_type(self.handle.jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
+        for identifier in items(self.handle.java_catalog.listTables(names)):
+            java = self.handle.java_catalog.loadTable(identifier)
             if _inside(str(java.location()), location):
                 raise self._would_lie(f"around the folder of {identifier}")
 
@@ -299,15 +361,15 @@ class IcebergTable(IcebergReader):
         )
 
     def _make_namespace(self) -> None:
-        namespace = strings(self.gateway, self.name.split(".")[:-1])
-        plugin = self.plugin
+        namespace = strings(self.handle.gateway, self.name.split(".")[:-1])
+        plugin = self.handle.plugin
         try:
             with java_errors():
                 if plugin.namespaceExists(namespace):
                     return
                 try:
                     with java_errors():
-                        plugin.createNamespace(namespace, java_type(self.jvm, "java.util.HashMap")())
+                        plugin.createNamespace(namespace, java_type(self.handle.jvm, "java.util.HashMap")())
                 except Py4JJavaError:
                     # Somebody else may have created it meanwhile; each catalog has its own error for that.
                     if not plugin.namespaceExists(namespace):

@@ -48,7 +48,14 @@ from driftline.formats.iceberg.gateway import (
     short,
     text_map,
 )
-from driftline.formats.iceberg.reader import write_ledger
+from driftline.formats.iceberg.reader import (
+    check_seen,
+    ledger_of,
+    read_appended,
+    read_between,
+    read_table,
+    write_ledger,
+)
 from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
 from driftline.formats.iceberg.unread import (
     check_left_out,
@@ -67,7 +74,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Carry
-    from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.formats.iceberg.handle import IcebergHandle
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
@@ -84,7 +91,7 @@ class IcebergTransaction(UpkeepTransaction):
         base: the table that they start from; None for a new one.
     """
 
-    def __init__(self, table: IcebergReader, java: Any, base: State | None) -> None:
+    def __init__(self, table: IcebergHandle, java: Any, base: State | None) -> None:
         self.table = table
         self.base = base
         self.visible: bool | None = False
@@ -107,13 +114,13 @@ class IcebergTransaction(UpkeepTransaction):
         self._deletes: DeletesBranch | None = None  # those that are remembered
 
     @classmethod
-    def on(cls, table: IcebergReader, state: State) -> IcebergTransaction:
+    def on(cls, table: IcebergHandle, state: State) -> IcebergTransaction:
         """A transaction on an existing table.
 
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
         """
-        table.check_seen()
+        check_seen(table.spark)
         java = table.java()
         if java is None:
             raise CommitConflict(f"table {table.name} was dropped by another writer")
@@ -388,7 +395,7 @@ class IcebergTransaction(UpkeepTransaction):
         if not files:
             return
         self._files = tuple(files)
-        before = {} if self.base is None else self.table.ledger(self.base.properties)
+        before = {} if self.base is None else ledger_of(self.table, self.base.properties)
         others = {file: snapshot for file, snapshot in before.items() if file not in self._files}
         entries = others | dict.fromkeys(self._files, self.snapshot or 0)
         self._ledger = write_ledger(self._java.table(), entries)
@@ -465,7 +472,7 @@ class IcebergTransaction(UpkeepTransaction):
 
         assert self.base is not None
         assert transaction.base is not None
-        appended = self.table.appended(self.base, transaction.base)
+        appended = read_between(self.table, self.base, transaction.base)
         try:
             carried(self.table.name, appended, self._carry, write)
         except BaseException:
@@ -521,8 +528,8 @@ class IcebergTransaction(UpkeepTransaction):
             return None
         before = None if self.base is None else self.base.snapshot
         if before is None:
-            return self.table.read(self.snapshot)
-        return self.table.read_appended(before, self.snapshot)
+            return read_table(self.table, self.snapshot)
+        return read_appended(self.table, before, self.snapshot)
 
     def upkeep(self) -> None:
         """After the commit, drop metadata of batches long past. Never fails."""

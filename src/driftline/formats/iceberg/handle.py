@@ -1,8 +1,8 @@
-"""Loads one Iceberg table through Iceberg's own Java, without Spark."""
+"""One Iceberg table by its name, loaded through Iceberg's own Java."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,17 +22,16 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
-from driftline.formats.iceberg.manifests import FileNulls, by_entries, entries_of, null_count
 from driftline.formats.iceberg.offline import recovered
 from driftline.formats.iceberg.relocating import displaced_lake
 from driftline.runtime.disk import Bounds
+from driftline.runtime.session import embedded_lake
+from driftline.runtime.spark_conf import activate
 from driftline.runtime.spark_version import java_type
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from driftline.core.changes import NullCount
-    from driftline.core.schema.types import Field
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -40,26 +39,78 @@ _UNREAD = ("RuntimeIOException", "NotFoundException", "UncheckedIOException")
 _OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 
 
-class IcebergLoader:
-    """Loads one table of one catalog, by ``name``, ``namespace.table``.
+class IcebergHandle:
+    """One table of one catalog, existing or not: what its readers, alterations and transactions hold.
 
-    ``gateway``: py4j's, to the Java that has the catalog; ``catalog_of``: gives Iceberg's object for it;
-    ``lake``: the folder of a lake with an embedded catalog.
+    Attributes:
+        gateway: py4j's, to the Java that has the catalog.
+        name: ``namespace.table``.
+        lake: the folder of a lake with an embedded catalog.
+        session: of Spark; None without Spark.
+        catalog: the catalog's name in that session.
+        dated_ahead: by metadata file, metadata that a wrong clock dated ahead, as they are in the file.
+        ledger: the last ledger of source files that was read, with its path.
     """
 
     def __init__(
         self, gateway: Any, catalog_of: Callable[[], Any], name: str, lake: Path | None = None
     ) -> None:
+        """Hold a table by its name.
+
+        Args:
+            gateway: py4j's, to the Java that has the catalog.
+            catalog_of: returns Iceberg's object for the catalog.
+            name: ``namespace.table``.
+            lake: the folder of a lake with an embedded catalog.
+        """
         self.gateway = gateway
         self.name = name
         self.lake = lake
+        self.session: SparkSession | None = None
+        self.catalog = ""
         self.jvm: Any = gateway.jvm
         parts = strings(gateway, table_parts(name))
         self.identifier: Any = java_type(self.jvm, "org.apache.iceberg.catalog.TableIdentifier").of(parts)
-        self._catalog_of = catalog_of
-        # By metadata file: metadata that a wrong clock dated ahead, as they are in the file.
         self.dated_ahead: dict[str, Any] = {}
+        self.ledger: tuple[str, dict[int, int]] = ("", {})
+        self._catalog_of = catalog_of
         self._parsed: tuple[Any, Schema] | None = None
+
+    @classmethod
+    def of(cls, spark: SparkSession, catalog: str, name: str) -> IcebergHandle:
+        """Hold a table of a catalog of a Spark session."""
+        context: Any = spark.sparkContext
+        handle = cls(
+            context._gateway,
+            lambda: plugin_of(spark, catalog).icebergCatalog(),
+            name,
+            embedded_lake(spark, catalog),
+        )
+        handle.session, handle.catalog = spark, catalog
+        return handle
+
+    def sibling(self, name: str) -> IcebergHandle:
+        """Return another table of the same catalog."""
+        other = IcebergHandle(self.gateway, self._catalog_of, name, self.lake)
+        other.session, other.catalog = self.session, self.catalog
+        return other
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session. Raises NeedsSpark if there is none."""
+        if self.session is None:
+            raise NeedsSpark(f"the rows of {self.name}")
+        return self.session
+
+    @property
+    def full_name(self) -> str:
+        """The name for Spark SQL, quoted."""
+        return ".".join(map(quoted, (self.catalog, *self.name.split("."))))
+
+    @property
+    def plugin(self) -> Any:
+        """Spark's object for the catalog. Raises SetupError if the catalog does not respond."""
+        return plugin_of(self.spark, self.catalog)
 
     @property
     def java_catalog(self) -> Any:
@@ -67,7 +118,7 @@ class IcebergLoader:
         return self._catalog_of()
 
     def java(self) -> Any:
-        """Iceberg's own table, freshly loaded; None if there is none."""
+        """Load Iceberg's own table; None if there is none."""
         try:
             table = self.recovering(self._loaded)
         except Py4JJavaError as error:
@@ -91,9 +142,7 @@ class IcebergLoader:
             raise elsewhere.refusal()
 
     def bounds(self, java: Any) -> Bounds:
-        """The folder below which files that the table names may be deleted: the embedded lake's, else the
-        table's own location.
-        """
+        """Return the bounds of deletions: the folder of the embedded lake, else the table's own location."""
         return Bounds((str(self.lake or java.location()),))
 
     def _loaded(self) -> Any:
@@ -103,9 +152,7 @@ class IcebergLoader:
             return table
 
     def recovering(self, work: Callable[[], T]) -> T:
-        """The result of work; where a metadata file cannot be read, once more after `recovered` has gone back
-        from those that a power cut has left.
-        """
+        """Do the work, again if a metadata file cannot be read and `recovered` has gone back from it."""
         try:
             return work()
         except Py4JJavaError as error:
@@ -115,24 +162,25 @@ class IcebergLoader:
             return work()
 
     def existing(self) -> Any:
-        """Iceberg's own table. Raises UsageError if there is none."""
+        """Load Iceberg's own table. Raises UsageError if there is none."""
         java = self.java()
         if java is None:
             raise no_table(self.name)
         return java
 
     def load(self) -> State:
-        """The present state of the table; its schema is empty if it does not exist."""
+        """Load the present state of the table; its schema is empty if it does not exist."""
         table = self.java()
         if table is None:
             return State(Schema(), {}, None, False)
         return self.state(table.operations().current())
 
     def state(self, metadata: Any) -> State:
-        """The state of the table as Java's metadata have it."""
+        """Return the state of the table as Java's metadata have it."""
         snapshot = metadata.currentSnapshot()
         uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
-        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
+        # To parse a schema of many columns takes long, and it rarely changes.
+        if self._parsed is None or self._parsed[0] != (uuid, schema):
             self._parsed = (uuid, schema), schema_of(self.jvm, metadata.schema())
         return State(
             self._parsed[1],
@@ -145,24 +193,25 @@ class IcebergLoader:
         )
 
     def metadata(self, java: Any) -> Any:
-        """The metadata of a loaded Java table, in JSON form."""
+        """Return the metadata of a loaded Java table, in JSON form."""
         return metadata_json(self.jvm, java.operations().current())
 
-    def nulls(self, java: Any, column: Field) -> NullCount:
-        """The number of nulls in a column of the loaded table, over main and every other branch."""
-        metadata = self.metadata(java)
-        return null_count(metadata, column, lambda head: self.file_nulls(metadata, head, column.id))
 
-    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
-        """The nulls of a column, by its id, in the data files of a snapshot of the table with this metadata.
-
-        Raises NeedsSpark where only Spark reads the manifests.
-        """
+def plugin_of(spark: SparkSession, catalog: str) -> Any:
+    """Return Spark's object for a catalog. Raises SetupError if the catalog does not respond."""
+    session: Any = spark._jsparkSession
+    activate(spark)  # what belongs to a session is looked up by the active one
+    catalogs = session.sessionState().catalogManager()
+    try:
         try:
-            return list(by_entries(entries_of(metadata, snapshot), column))
-        except Exception as error:  # whatever is wrong with a file, Spark reports it
-            raise NeedsSpark(f"the manifests of {self.name}") from error
-
-    def read_as(self, java: Any, schema: Schema) -> DataFrame:
-        """The rows as another Java table of the same files has them, of this schema. Raises NeedsSpark."""
-        raise NeedsSpark(f"the rows of {self.name}")
+            plugin = catalogs.catalog(catalog)
+        except Exception:
+            # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
+            plugin = catalogs.catalog(catalog)
+        plugin.icebergCatalog()
+    except Exception as error:
+        raise SetupError(
+            f"catalog {catalog!r} of this Spark session is not an Iceberg catalog, or does not respond: {short(error)}",
+            hint=f"set spark.sql.catalog.{catalog} and its properties",
+        ) from error
+    return plugin

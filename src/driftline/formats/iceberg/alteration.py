@@ -1,13 +1,10 @@
-"""Alters and renames one Iceberg table through Iceberg's own Java, without Spark.
-
-Each alteration of its definition is one transaction.
-"""
+"""Alterations of an Iceberg table through Iceberg's own Java, without Spark: each is one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
@@ -30,61 +27,42 @@ from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.commit import SyncedCommit, begin, check_head, replace_metadata, upkeep
 from driftline.formats.iceberg.definition import definition, metrics_of_all, step, update_schema
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
-from driftline.formats.iceberg.loader import IcebergLoader
+from driftline.formats.iceberg.handle import IcebergHandle
+from driftline.formats.iceberg.manifests import by_entries, by_spark, entries_of, null_count
+from driftline.formats.iceberg.reader import read_as
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.base import CatalogTable, LastBatch
+    from driftline.formats.base import LastBatch
+    from driftline.formats.iceberg.manifests import FileNulls
 
 
-class AlterableIcebergTable(IcebergLoader):
-    """One table of one catalog, with changes of its definition and its name."""
-
-    parts_of = None  # an Iceberg table is sorted by no expressions
-
-    def with_rows(self) -> CatalogTable:
-        """The table with its rows, which take Spark. Raises NeedsSpark."""
-        raise NeedsSpark(f"the rows of {self.name}")
-
-    def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
-        return definition(self.jvm, self.existing().operations().current())
-
-    def alteration(self) -> IcebergAlteration:
-        """A change of the table's present definition. Raises UsageError if there is no table."""
-        self.check_writable()
-        return IcebergAlteration(self)
-
-    def rename(self, name: str) -> None:
-        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        self.check_writable()
-        renamed, before = self.sibling(name), self.existing()
-        try:
-            with java_errors():
-                self.java_catalog.renameTable(self.identifier, renamed.identifier)
-        except Py4JJavaError as error:
-            now = renamed.java()
-            if now is not None and now.uuid() == before.uuid():  # its answer was lost
-                return
-            kind = java_class(error)
-            if "NoSuchTable" in kind:
-                raise no_table(self.name) from error
-            if "AlreadyExists" in kind:
-                raise DataError(f"there is a table {name} already") from error
-            if "NoSuchNamespace" in kind:
-                raise DataError(
-                    f"table {self.name} cannot be renamed to {name}: there is no namespace {name.rpartition('.')[0]}",
-                    "keep the namespace, or ingest a first table into the other, which creates it",
-                ) from error
-            raise DataError(f"table {self.name} cannot be renamed to {name}: {short(error)}") from error
-        SyncedCommit(self, before.operations(), None, before.operations().current()).catalog()
-
-    def sibling(self, name: str) -> Self:
-        """Another table of the same catalog."""
-        return type(self)(self.gateway, self._catalog_of, name, self.lake)
+def rename_table(table: IcebergHandle, name: str) -> None:
+    """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+    table.check_writable()
+    renamed, before = table.sibling(name), table.existing()
+    try:
+        with java_errors():
+            table.java_catalog.renameTable(table.identifier, renamed.identifier)
+    except Py4JJavaError as error:
+        now = renamed.java()
+        if now is not None and now.uuid() == before.uuid():  # its answer was lost
+            return
+        kind = java_class(error)
+        if "NoSuchTable" in kind:
+            raise no_table(table.name) from error
+        if "AlreadyExists" in kind:
+            raise DataError(f"there is a table {name} already") from error
+        if "NoSuchNamespace" in kind:
+            raise DataError(
+                f"table {table.name} cannot be renamed to {name}: there is no namespace {name.rpartition('.')[0]}",
+                "keep the namespace, or ingest a first table into the other, which creates it",
+            ) from error
+        raise DataError(f"table {table.name} cannot be renamed to {name}: {short(error)}") from error
+    SyncedCommit(table, before.operations(), None, before.operations().current()).catalog()
 
 
 def _update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
@@ -128,7 +106,7 @@ def _update_spec(
 
 
 def _one_time_each(fields: list[PartitionField]) -> list[list[PartitionField]]:
-    """The fields in groups for one update each: Iceberg's library takes day and hour of one column in two."""
+    """Group the fields for one update each: Iceberg's library takes day and hour of one column in two."""
     groups: list[list[PartitionField]] = [[]]
     for f in fields:
         times = [f.source] if f.transform.name in TIMES else []
@@ -179,17 +157,35 @@ def _term(jvm: Any, transform: Transform, column: str) -> Any:
 
 
 class IcebergAlteration:
-    """One change of a table, from the version that was loaded. ``before`` is what that was."""
+    """One change of a table, from the version that was loaded.
 
-    def __init__(self, table: IcebergLoader) -> None:
+    Attributes:
+        before: the definition of that version.
+    """
+
+    def __init__(self, table: IcebergHandle) -> None:
         self.table = table
         self._jvm = table.jvm
         self._java = java = table.existing()
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def nulls(self, _: Path, column: Field) -> NullCount:
-        """The number of nulls in the column of the loaded table; the commit fails if it has changed."""
-        return self.table.nulls(self._java, column)
+        """Count the nulls in the column, over main and every other branch.
+
+        The commit fails if the table has changed since it was loaded. Raises NeedsSpark where only Spark
+        reads the manifests.
+        """
+        metadata = self.table.metadata(self._java)
+        return null_count(metadata, column, lambda head: self._file_nulls(metadata, head, column.id))
+
+    def _file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
+        table = self.table
+        if table.session is not None:
+            return by_spark(table.session, table.full_name, column, snapshot)
+        try:
+            return list(by_entries(entries_of(metadata, snapshot), column))
+        except Exception as error:  # whatever is wrong with a file, Spark reports it
+            raise NeedsSpark(f"the manifests of {table.name}") from error
 
     def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
@@ -286,9 +282,7 @@ class IcebergAlteration:
         operations.commit(base, builder.build())
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:
-        """Add an empty snapshot where the last one knows nothing of a
-        variant column: Spark would not read the table.
-        """
+        """Add an empty snapshot if the last one lacks a variant column: Spark would not read the table."""
         java = transaction.table()
         last = java.currentSnapshot()
         variants = {f.id for f in schema.struct.fields if f.type == VARIANT}
@@ -314,13 +308,15 @@ class IcebergAlteration:
 
 
 class IcebergDraft:
-    """A table as it would be, invisible to others before `commit`. ``snapshot``: the one to which its rows go
-    back.
+    """A table as it would be, invisible to others before `commit`.
+
+    Attributes:
+        snapshot: the one to which its rows go back.
     """
 
     def __init__(
         self,
-        table: IcebergLoader,
+        table: IcebergHandle,
         java: Any,
         transaction: Any,
         definition: Definition,
@@ -340,9 +336,9 @@ class IcebergDraft:
         return warnings(self._before.schema, self.definition.schema)
 
     def read(self) -> DataFrame:
-        """The present rows, as they would read."""
+        """Return the present rows as readers of the draft would see them."""
         view = java_type(self.table.jvm, "org.apache.iceberg.BaseTable")(self._draft, self.table.name)
-        return self.table.read_as(view, self.definition.schema)
+        return read_as(self.table, view, self.definition.schema)
 
     def commit(self) -> None:
         """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
@@ -363,7 +359,7 @@ class IcebergDraft:
 
 
 def _by_ids_of(drafted: Definition, after: Definition) -> Definition:
-    """The layout of ``after`` by the ids that the table gave: new columns have ids of its own."""
+    """Return the layout of ``after`` by the ids that the table gave to new columns."""
     columns = {f.id: drafted.schema.find(path) for path, f in after.schema.walk()}
     ids = {old: new.id for old, new in columns.items() if new is not None}
     return replace(
