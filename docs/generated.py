@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
 from driftline.cli import app
-from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.runtime import failure, stores
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"

@@ -95,6 +95,7 @@ POLICIES = st.builds(
     lambda policy, inner, rewrite, most: Settings(
         dates="off",
         max_columns=most,
+        beyond="quarantine",
         allow_rewrite=rewrite,
         contract=contract(policy, paths=OfPaths(policies={("a", "*"): inner})),
     ),
@@ -114,7 +115,9 @@ POLICIES = st.builds(
     Settings(dates="off", contract=contract("widen")),
 )
 @example(  # a column beyond max_columns whose values another column takes
-    [b"{}"], [b'{"b": [false, {"p": false}]}', b'{"b": {"p": 0}}'], Settings(dates="off", max_columns=3)
+    [b"{}"],
+    [b'{"b": [false, {"p": false}]}', b'{"b": {"p": 0}}'],
+    Settings(dates="off", max_columns=3, beyond="quarantine"),
 )
 def test_what_is_accepted_is_accepted_each_time(
     first: list[bytes], second: list[bytes], given_settings: Settings
@@ -150,7 +153,7 @@ def _types(schema: Schema) -> dict[str, str]:
     return {".".join(path): str(f.type) for path, f in schema.walk() if not isinstance(f.type, Struct)}
 
 
-NARROW = Settings(max_columns=3)
+NARROW = Settings(max_columns=3, beyond="quarantine")
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 5])
@@ -209,7 +212,7 @@ def test_batches_and_tasks_are_nothing_to_limits(
     records: list[object], cut: int, tasks: int, columns: int, fields: int | None
 ) -> None:
     """Who has no room is refused, each alone or all together, and the columns are those of the others."""
-    limits = Settings(max_columns=columns, max_fields=fields)
+    limits = Settings(max_columns=columns, max_fields=fields, beyond="quarantine")
     lines = [json.dumps(record).encode() for record in records]
     alone, kept = Schema(), []
     for line in lines:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
-from driftline.cli.options import PolicyName
 from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.text import parse_type
-from driftline.core.settings.fields import POLICY_NAMES, PRESERVE, OfPaths, contract, parse_path
+from driftline.core.settings.declarations import SETTINGS
+from driftline.core.settings.fields import PRESERVE, OfPaths, contract, parse_path
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
@@ -160,6 +160,6 @@ def test_paths() -> None:
     ]
 
 
-def test_names_of_policies_are_the_same_in_settings_plans_and_commands() -> None:
-    assert [*PolicyName] == [*POLICIES] == [*POLICY_NAMES]
+def test_each_policy_of_the_setting_is_implemented() -> None:
+    assert tuple(POLICIES) == SETTINGS["policy"].values
     assert [name for name, policy in POLICIES.items() if policy.keeps_all] == [PRESERVE]

@@ -4,7 +4,7 @@ import tomllib
 
 from driftline.cli.tables import text
 from driftline.config import Config, load
-from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 
 
 def test_what_is_written_changes_nothing(tmp_path):

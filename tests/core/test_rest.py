@@ -284,7 +284,7 @@ def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:
 def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
     """Its column's doc would stand in every metadata file."""
     key = "k" * (Settings().max_key + 1)
-    table = TableInMemory(settings=Settings(beyond="rest"))
+    table = TableInMemory(settings=Settings(contract=contract(maps="off")))
     table.take(Json([{key: 1}]))
     table.take(Json([{key[1:]: 2, "s": {key: [3]}}]))
     assert [f.name for f in table.schema.struct.fields] == [REST.name, key[:255]]

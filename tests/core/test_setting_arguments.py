@@ -1,21 +1,39 @@
-"""Settings as keyword arguments: all that there are, and no other."""
+"""Settings as keyword arguments: all that there are, and no other, with their values and defaults."""
 
-from typing import Literal, get_args, get_origin, get_type_hints
+import pytest
 
-from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS, SettingArguments, as_properties
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, SettingArguments
+from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
+from driftline.core.settings.table import Settings
 
 
 def test_each_setting_is_an_argument():
     assert set(SettingArguments.__annotations__) == {*SETTINGS, *PATH_SETTINGS}
 
 
-def test_type_of_an_argument_names_the_values_of_its_setting():
-    """So that pyright and mypy see a slip such as "strcit"."""
-    types = get_type_hints(SettingArguments)
-    named = {name: get_args(types[name]) for name in types if get_origin(types[name]) is Literal}
-    assert named == {name: SETTINGS[name].values for name in named}
-    texts = {name for name, type_ in types.items() if type_ is str}
-    assert {name for name in texts & {*SETTINGS} if isinstance(SETTINGS[name].values, tuple)} == set()
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        (SETTINGS["policy"], ("preserve", "widen", "strict")),
+        (SETTINGS["maps"], ("auto", "hint", "off")),
+        (PATH_SETTINGS["maps"], ("auto", "hint", "off")),
+        (SETTINGS["allow_rewrite"], ("true", "false")),
+        (PATH_SETTINGS["exclude"], ("true", "false")),
+        (SETTINGS["format_version"], ("2", "3")),
+        (SETTINGS["epoch"], int),
+        (SETTINGS["key"], None),
+        (PATH_SETTINGS["hints"], None),
+    ],
+)
+def test_type_of_an_argument_states_the_values_of_its_setting(setting, values):
+    assert setting.values == values
+
+
+def test_settings_without_properties_are_those_of_older_tables():
+    new, older = from_properties(NEW_TABLE), from_properties({})
+    assert new == Settings()
+    assert (new.beyond, new.max_fields, new.contract.maps) == ("rest", 1000, "auto")
+    assert (older.beyond, older.max_fields, older.contract.maps) == ("quarantine", None, "hint")
 
 
 def test_values_of_python_are_settings():

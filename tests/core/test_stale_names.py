@@ -17,7 +17,7 @@ import typer
 import driftline
 import house
 from driftline.cli.commands import app
-from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.report.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from driftline.cli.scope import Invocation
 from driftline.core.history.batch_properties import rest_paths
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import dotted
-from driftline.core.settings.properties import SETTINGS
+from driftline.core.settings.declarations import SETTINGS
 from driftline.errors import DriftlineError
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {

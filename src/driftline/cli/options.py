@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from driftline.cli import grouped
 from driftline.core.schema.naming import must_take_records, table_parts
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, Flag, SettingArguments
 from driftline.core.settings.properties import as_properties
 from driftline.errors import UsageError
 
@@ -51,44 +52,6 @@ class Output(StrEnum):
 class Engine(StrEnum):
     spark = "spark"
     duckdb = "duckdb"
-
-
-class PolicyName(StrEnum):
-    preserve = "preserve"
-    widen = "widen"
-    strict = "strict"
-
-
-class OnDelete(StrEnum):
-    hard = "hard"
-    soft = "soft"
-
-
-class OnMerge(StrEnum):
-    replace_ = "replace"
-    patch = "patch"
-
-
-class Envelope(StrEnum):
-    """The envelope of messages."""
-
-    DEBEZIUM = "debezium"
-    DEBEZIUM_UNWRAPPED = "debezium-unwrapped"
-    MAXWELL = "maxwell"
-    CANAL = "canal"
-    OGG = "ogg"
-    DMS = "dms"
-    AUTO = "auto"
-
-
-class OnSnapshot(StrEnum):
-    merge = "merge"
-    reconcile = "reconcile"
-
-
-class OnConflict(StrEnum):
-    fail = "fail"
-    quarantine = "quarantine"
 
 
 Sources = Annotated[
@@ -146,19 +109,6 @@ AnyTable = Annotated[
 PerFile = Annotated[
     bool, typer.Option("--batch-per-file", help="Ingest each file as its own batch, in name order.")
 ]
-PolicyOption = Annotated[
-    PolicyName | None,
-    typer.Option(
-        help="What to do with a value that does not fit. [default: the table's; preserve]", show_default=False
-    ),
-]
-Conflict = Annotated[
-    OnConflict | None,
-    typer.Option(
-        help="What to do with records that are refused. [default: the table's; quarantine]",
-        show_default=False,
-    ),
-]
 FormatOption = Annotated[
     Format | None,
     typer.Option(help="The files' format; needed if their extensions do not show it.", show_default=False),
@@ -171,117 +121,6 @@ Sets = Annotated[
         help="A setting of the table; may be repeated.",
         show_default=False,
         autocompletion=grouped.settings,
-    ),
-]
-Hints = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--hint",
-        metavar="PATH=TYPE",
-        help="Declare a field's type: amount=decimal(18,2); may be repeated.",
-        show_default=False,
-        autocompletion=grouped.types_of_fields,
-    ),
-]
-Excludes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        metavar="PATH",
-        help="Do not ingest this field; may be repeated.",
-        show_default=False,
-        autocompletion=grouped.fields,
-    ),
-]
-RowKeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="PATHS",
-        help='Fields that identify a row, if the table is created now: "id" or "region, id".',
-        show_default=False,
-        autocompletion=grouped.listed_fields,
-    ),
-]
-OrderBy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATHS",
-        help='With a key: the change that is highest by these fields counts: "updated_at".',
-        show_default=False,
-        autocompletion=grouped.listed_fields,
-    ),
-]
-DeleteWhen = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CONDITION",
-        help="With a key: a record for which this is true deletes its row: \"op = 'd'\".",
-        show_default=False,
-    ),
-]
-DeleteMemory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="With an order: how long deletes are remembered, so that late changes stay out: 36h.  [default: 7d]",
-        show_default=False,
-    ),
-]
-DeletesOption = Annotated[
-    OnDelete | None,
-    typer.Option(
-        "--deletes",
-        help="With a key: a delete removes its row (hard), or keeps it with a mark (soft).",
-        show_default=False,
-    ),
-]
-MergeOption = Annotated[
-    OnMerge | None,
-    typer.Option(
-        "--merge",
-        help="With a key: a record replaces its row (replace), or only the fields that it has (patch).",
-        show_default=False,
-    ),
-]
-EnvelopeOption = Annotated[
-    Envelope | None,
-    typer.Option(
-        "--envelope",
-        help="With a key: the envelope that a database's changes come in; it tells what each does to its row.",
-        show_default=False,
-    ),
-]
-OnSnapshotOption = Annotated[
-    OnSnapshot | None,
-    typer.Option(
-        "--on-snapshot",
-        help="With an envelope of Debezium's: rows that a snapshot taken again does not have stay (merge), or go (reconcile).",
-        show_default=False,
-    ),
-]
-PartitionBy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TERMS",
-        help='How to partition the table, if it is created now: "day(at), bucket(16, id)".',
-        show_default=False,
-    ),
-]
-SortBy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TERMS", help='How to sort its files, if it is created now: "at desc".', show_default=False
-    ),
-]
-FormatVersion = Annotated[
-    int | None,
-    typer.Option(
-        metavar="2|3",
-        min=2,
-        max=3,
-        help="Iceberg's format version, if the table is created now. [default: 2]",
-        show_default=False,
     ),
 ]
 OnChange = Annotated[
@@ -302,101 +141,6 @@ MetricsFile = Annotated[
         show_default=False,
     ),
 ]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHAR",
-        help="The character that separates CSV cells, or tab. [default: detected]",
-        show_default=False,
-    ),
-]
-Quote = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHAR",
-        help="The character that quotes CSV cells, or none. [default: detected]",
-        show_default=False,
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The encoding of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]",
-        show_default=False,
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIGN", help="The decimal separator in CSV numbers: , or . [default: .]", show_default=False
-    ),
-]
-Thousands = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIGN",
-        help="The thousands separator in CSV numbers: . or , [default: none]",
-        show_default=False,
-    ),
-]
-Escape = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHAR",
-        help="The character that escapes quotes within quoted CSV cells, or none. [default: detected]",
-        show_default=False,
-    ),
-]
-HeaderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--header",
-        metavar="auto|yes|no|NAME,…",
-        help="Whether CSV begins with a header; or the columns' names. [default: auto, detected]",
-        show_default=False,
-    ),
-]
-SkipLines = Annotated[
-    str | None,
-    typer.Option(
-        "--skip-lines",
-        metavar="N",
-        help="Skip the first N lines of CSV, such as titles.",
-        show_default=False,
-    ),
-]
-Comment = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHAR", help="Skip lines of CSV that begin with this character.", show_default=False
-    ),
-]
-Records = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        help='In JSON files: the path of the list that has the records: "items", "data.rows".',
-        show_default=False,
-    ),
-]
-Sheet = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The sheet of Excel workbooks; needed where there are several.",
-        show_default=False,
-    ),
-]
-MetadataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metadata",
-        metavar="NAMES",
-        help="Add where each row came from as column _source: some of file, line, topic, partition, offset, batch, time.",
-        show_default=False,
-    ),
-]
 Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
 AllHints = Annotated[
     bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")
@@ -404,60 +148,38 @@ AllHints = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """The options of ingest, plan and capture that are settings of the table."""
+# The settings that have a flag, and those of paths, whose flag may be repeated.
+_FLAGS = {name: setting.flag for name, setting in SETTINGS.items() if setting.flag is not None}
+_PATH_FLAGS = {name: setting.flag for name, setting in PATH_SETTINGS.items() if setting.flag is not None}
+_COMPLETIONS = {
+    "hints": grouped.types_of_fields,
+    "exclude": grouped.fields,
+    "key": grouped.listed_fields,
+    "order_by": grouped.listed_fields,
+}
 
-    policy: PolicyOption = None
-    on_conflict: Conflict = None
-    hint: Hints = None
-    exclude: Excludes = None
-    key: RowKeyOption = None
-    order_by: OrderBy = None
-    delete_when: DeleteWhen = None
-    delete_memory: DeleteMemory = None
-    deletes: DeletesOption = None
-    merge: MergeOption = None
-    envelope: EnvelopeOption = None
-    on_snapshot: OnSnapshotOption = None
-    partition_by: PartitionBy = None
-    sort_by: SortBy = None
-    format_version: FormatVersion = None
-    set_: Sets = None
-    metadata: MetadataOption = None
-    records: Records = None
-    sheet: Sheet = None
-    delimiter: Delimiter = None
-    quote: Quote = None
-    encoding: Encoding = None
-    decimal: Decimal = None
-    thousands: Thousands = None
-    escape: Escape = None
-    header: HeaderOption = None
-    skip_lines: SkipLines = None
-    comment: Comment = None
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of ingest, plan and capture that are settings of the table, by parameter."""
+
+    values: Mapping[str, Any]
 
     def settings(self, scope: Invocation, table: str) -> dict[str, str]:
         """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one."""
-        flags = dict(_line(text) or _pair(text, "--set", "key=value") for text in self.set_ or ())
-        flags |= dict(_line(text) or _hint(text) for text in self.hint or ())
-        flags |= {f"exclude.{path}": "true" for path in self.exclude or ()}
-        by_name = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("set_", "hint", "exclude")
-        }
-        flags |= {name: str(value) for name, value in by_name.items() if value is not None}
+        flags = dict(_line(text) or _pair(text, "--set", "key=value") for text in self.values["set_"] or ())
+        for name, flag in _PATH_FLAGS.items():
+            texts = self.values[flag.name or name] or ()
+            flags |= dict(_line(text) or _of_path(name, flag, text) for text in texts)
+        flags |= {name: self.values[name] for name in _FLAGS if self.values[name] is not None}
         as_properties(flags)  # report what is wrong with them before Spark starts
         return {**scope.config.tables.get(table, {}), **flags}
 
 
 def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """Expand a command's parameter of `TableOptions` into one for each option, as Typer reads signatures."""
-    types = get_type_hints(TableOptions, include_extras=True)
     signature = inspect.signature(command, eval_str=True)
-    options = [
-        Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=types[f.name])
-        for f in fields(TableOptions)
-    ]
+    options = list(_options())
     parameters: list[Parameter] = []
     for parameter in signature.parameters.values():
         parameters += options if parameter.annotation is TableOptions else [parameter]
@@ -465,12 +187,37 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def expanded(**arguments: Any) -> None:
         """Run the command with its table options as one object."""
-        values = {name: arguments.pop(name) for name in types}
-        command(**arguments, options=TableOptions(**values))
+        values = {option.name: arguments.pop(option.name) for option in options}
+        command(**arguments, options=TableOptions(values))
 
     expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {p.name: p.annotation for p in parameters}
     return expanded
+
+
+def _options() -> Iterator[Parameter]:
+    """Yield an option for each setting with a flag, in their order, and ``--set`` for all others."""
+    for name in SettingArguments.__annotations__:
+        if name in _FLAGS:
+            yield _option(name, _FLAGS[name], SETTINGS[name].values)
+        if name in _PATH_FLAGS:
+            yield _option(name, _PATH_FLAGS[name], None, repeated=True)
+    yield Parameter("set_", Parameter.KEYWORD_ONLY, default=None, annotation=Sets)
+
+
+def _option(name: str, flag: Flag, values: object, *, repeated: bool = False) -> Parameter:
+    """Make the option of a setting: a choice of its ``values`` where no metavar tells what it takes."""
+    named = flag.name or name
+    is_choice = flag.metavar is None and isinstance(values, tuple)
+    type_: Any = list[str] if repeated else Literal.__getitem__(values) if is_choice else str
+    option = typer.Option(
+        f"--{named.replace('_', '-')}",
+        metavar=flag.metavar,
+        help=flag.help,
+        show_default=False,
+        autocompletion=_COMPLETIONS.get(name),
+    )
+    return Parameter(named, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option])
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
@@ -507,9 +254,13 @@ def metrics(
     return Metrics(table, capture, address=address, file=file)
 
 
-def _hint(text: str) -> tuple[str, str]:
-    path, type_ = _pair(text, "--hint", "path=type")
-    return f"hints.{path}", type_
+def _of_path(name: str, flag: Flag, text: str) -> tuple[str, str]:
+    """Read a setting of a path: PATH=VALUE, or the PATH for which it is true."""
+    form = (flag.metavar or "").lower()
+    if "=" not in form:
+        return f"{name}.{text}", "true"
+    path, value = _pair(text, f"--{flag.name or name}", form)
+    return f"{name}.{path}", value
 
 
 def _line(text: str) -> tuple[str, str] | None:

@@ -12,14 +12,14 @@ from driftline.cli.options import Json
 from driftline.config import FILE
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
-from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from driftline.cli.scope import Invocation
-    from driftline.core.settings.properties import Setting
+    from driftline.core.settings.declarations import Setting
     from driftline.stats import Stats
 
 

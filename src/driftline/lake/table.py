@@ -22,7 +22,7 @@ from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.naming import caseless, must_take_records, table_parts
 from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.types import Schema
-from driftline.core.settings.properties import SettingArguments
+from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import SetupError, no_table
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable

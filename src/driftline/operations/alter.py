@@ -37,7 +37,8 @@ from driftline.core.schema.types import (
     Struct,
     dotted,
 )
-from driftline.core.settings.properties import PREFIX, from_properties, with_reading
+from driftline.core.settings.declarations import PREFIX
+from driftline.core.settings.properties import from_properties, with_reading
 from driftline.core.settings.row_key import check_epoch
 from driftline.core.settings.table import Settings
 from driftline.errors import DriftlineError, UsageError

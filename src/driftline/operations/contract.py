@@ -12,7 +12,8 @@ from driftline.core.planning.own_columns import with_own
 from driftline.core.schema.naming import MARK, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, Type, children, dotted
-from driftline.core.settings.properties import PREFIX, SETTINGS, from_properties
+from driftline.core.settings.declarations import PREFIX, SETTINGS
+from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Progress

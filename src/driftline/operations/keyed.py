@@ -13,8 +13,8 @@ from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import KEY_PROPERTY, Definition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path, Primitive, Schema
+from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.fields import parse_paths, spelled_path
-from driftline.core.settings.properties import PREFIX
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, KeyedTransaction

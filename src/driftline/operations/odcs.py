@@ -35,7 +35,8 @@ from driftline.core.schema.types import (
     Struct,
     Type,
 )
-from driftline.core.settings.properties import PATH_SETTINGS, PREFIX, SETTINGS, as_properties
+from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS
+from driftline.core.settings.properties import as_properties
 from driftline.errors import SetupError, UsageError
 
 if TYPE_CHECKING:

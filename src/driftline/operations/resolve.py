@@ -35,8 +35,9 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.csv import Signs
+from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.fields import parse_path, spelled_path
-from driftline.core.settings.properties import PREFIX, from_properties
+from driftline.core.settings.properties import from_properties
 from driftline.core.settings.table import Settings
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table

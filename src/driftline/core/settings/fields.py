@@ -12,17 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
+from driftline.core.settings.declarations import default
 
-# The policies, in the order in which help lists them; only the first keeps values that fit no column.
-PRESERVE = "preserve"
-POLICY_NAMES = (PRESERVE, "widen", "strict")
+PRESERVE = "preserve"  # the only policy that keeps values that fit no column
 
 # Digits of a fraction of a second that the unit keeps.
-EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+EPOCH_DIGITS: Mapping[str, int] = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
-
-MAPS = ("auto", "hint", "off")
-NEW_FIELDS = ("add", "hold")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys of TOML that need no quotes
 _LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")  # what stands between commas
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
@@ -45,14 +41,14 @@ class Contract:
         role: the field is part of the "key" or the "order" of rows.
     """
 
-    policy: str = "preserve"
-    inner: str = "preserve"
+    policy: str = default("policy")
+    inner: str = default("policy")
     epoch_unit: str | None = None
     hint: Type | None = None
     pattern: DatePattern | None = None
     excluded: bool = False
-    maps: str = "hint"
-    new_fields: str = "add"
+    maps: str = default("maps")
+    new_fields: str = default("new_fields")
     role: str = ""
     fields: Mapping[str, Contract] = field(default_factory=dict)
 
@@ -150,11 +146,11 @@ class OfPaths:
 
 
 def contract(
-    policy: str = "preserve",
+    policy: str = default("policy"),
     *,
     epoch_unit: str | None = None,
-    maps: str = "hint",
-    new_fields: str = "add",
+    maps: str = default("maps"),
+    new_fields: str = default("new_fields"),
     paths: OfPaths | None = None,
 ) -> Contract:
     """Build the contract tree of a whole record. For each path the longest path in ``paths`` wins.

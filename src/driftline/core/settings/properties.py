@@ -4,207 +4,34 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from driftline.core.schema.date_pattern import parse_hint
-from driftline.core.schema.definition import (
-    CHANGE,
-    HARD,
-    OPERATION,
-    PATCH,
-    POSITION,
-    REPLACE,
-    SOFT,
-    UNAVAILABLE,
-)
-from driftline.core.schema.naming import MARK
+from driftline.core.schema.definition import CHANGE, OPERATION, POSITION, UNAVAILABLE
 from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import List, Map, Path, Primitive
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import Dialect
-from driftline.core.settings.fields import (
-    EPOCH_DIGITS,
-    MAPS,
-    NEW_FIELDS,
-    POLICY_NAMES,
-    Contract,
-    OfPaths,
-    contract,
-    parse_path,
-    parse_paths,
-    spelled_path,
-)
-from driftline.core.settings.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
+from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS, in_groups, property_of
+from driftline.core.settings.fields import Contract, OfPaths, contract, parse_path, parse_paths, spelled_path
+from driftline.core.settings.row_key import RowKey, parse_condition
 from driftline.core.settings.table import Settings, parse_metadata
 from driftline.errors import UsageError
 
-PREFIX = "driftline."
 _HINTS = f"{PREFIX}hints."
 READINGS = f"{PREFIX}readings"
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting: its purpose, its possible values (None: any text; int: a whole number) and its default.
-
-    The table property is its name, after the prefix.
-    """
-
-    about: str
-    values: tuple[str, ...] | type[int] | None = None
-    default: str = ""
-
-
-SETTINGS: Mapping[str, Setting] = {
-    "policy": Setting("What to do with a value that does not fit.", POLICY_NAMES, "preserve"),
-    "on_conflict": Setting("What to do with a record that is refused.", ("quarantine", "fail"), "quarantine"),
-    "allow_rewrite": Setting(
-        "Under `widen`: rewrite the table where a column cannot be widened in place.", ("true", "false"), "false"
-    ),
-    "dates": Setting(
-        "Whether texts that are dates or timestamps become such columns; `instant`: timestamps with other offsets than UTC too.",
-        ("on", "off", "instant"), "on",
-    ),
-    "epoch_unit": Setting("The unit of integers that go into timestamp columns.", tuple(EPOCH_DIGITS)),
-    "maps": Setting("Whether objects whose keys are data become maps.", MAPS, "auto"),
-    "new_fields": Setting(
-        "`hold`: from the second batch on, fields that the table does not have go into the rest.", NEW_FIELDS, "add"
-    ),
-    "empty_names": Setting("What to do with a value whose key is empty; `keep`: it goes into the rest.", ("drop", "keep"), "drop"),
-    "max_columns": Setting("Maximum number of leaf columns of a table.", int, "10000"),
-    "max_fields": Setting("Maximum number of fields of one struct.", int, "1000"),
-    "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
-    "max_record_bytes": Setting(
-        "Maximum size of a record's text in bytes; of a longer one the quarantine keeps the beginning.", int, "134217728"
-    ),
-    "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
-    "delimiter": Setting("The character between CSV cells, or `tab`; detected if not set."),
-    "quote": Setting("The character that quotes CSV cells, or `none`; detected if not set."),
-    "encoding": Setting("The encoding of CSV, such as `cp1252`; if not set, UTF-8, or UTF-16 by its byte order mark."),
-    "escape": Setting(
-        "The character that escapes quotes within quoted CSV cells, or `none`; detected if not set."
-    ),
-    "decimal": Setting("The decimal separator in CSV numbers.", (".", ","), "."),
-    "thousands": Setting("The thousands separator in CSV numbers; none if not set.", (".", ",")),
-    "header": Setting("Whether CSV begins with a header: `yes`, `no`, or `auto` to detect it; or the columns' names: `id,price`.", None, "auto"),
-    "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
-    "comment": Setting("Lines of CSV that begin with this character are skipped."),
-    "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
-    "sheet": Setting("In Excel workbooks: the name of the sheet to read; needed where there are several."),
-    "metadata": Setting(
-        "Where each row came from, as column `_source`: some of `file`, `line`, `topic`, `partition`, `offset`, `batch`, `time`. Off if not set."
-    ),
-    "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
-    "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
-    "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else, and with `_arrival`, the last to come."),
-    "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`, or `value is null` in a topic."),
-    "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
-    "merge": Setting(
-        "What a record does to its row: `replace`s it, or is a `patch` of the fields that it has.", (REPLACE, PATCH), REPLACE
-    ),
-    "delete_memory": Setting(
-        "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
-    ),
-    "key_cache": Setting("How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.", None, "256mb"),
-    "envelope": Setting("The envelope of messages that a database's changes come in; it tells what each does to its row.", ENVELOPES),
-    "unavailable_value": Setting("What Debezium sends for large values that stay, if its `unavailable.value.placeholder` is set; `hex:` before bytes."),
-    "on_snapshot": Setting(
-        "What a snapshot that Debezium takes again does to rows that it does not have: `merge` leaves them, `reconcile` removes them.",
-        ("merge", RECONCILE),
-        "merge",
-    ),
-    "epoch": Setting("Which history of its source the table follows: raise it where positions went back, as after a restore.", int, "0"),
-    "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
-    "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
-    "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
-}  # fmt: skip
-# Settings of paths, `hints.amount`.
-PATH_SETTINGS: Mapping[str, Setting] = {
-    "policies": Setting("The policy of a path; `PATH.*` means everything below it.", POLICY_NAMES),
-    "hints": Setting("The type of a field, declared before any data."),
-    "exclude": Setting("Whether a field is left out; its values are counted.", ("true", "false"), "false"),
-    "epoch_units": Setting("`epoch_unit` of a path.", tuple(EPOCH_DIGITS)),
-    "maps": Setting("`maps` of a path.", MAPS),
-    "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
-}
-
-
-class SettingArguments(TypedDict, total=False):
-    """The settings of ``--set`` and `driftline.toml`, each with the type that Python has for it."""
-
-    policy: Literal["preserve", "widen", "strict"]
-    on_conflict: Literal["quarantine", "fail"]
-    allow_rewrite: bool | str
-    dates: Literal["on", "off", "instant"]
-    epoch_unit: Literal["s", "ms", "us", "ns"]
-    maps: str | Mapping[str, str]
-    new_fields: str | Mapping[str, str]
-    empty_names: Literal["drop", "keep"]
-    max_columns: int
-    max_fields: int
-    beyond: Literal["rest", "quarantine", "fail"]
-    max_record_bytes: int
-    mark: str
-    delimiter: str
-    quote: str
-    encoding: str
-    escape: str
-    decimal: Literal[".", ","]
-    thousands: Literal[".", ","]
-    header: str
-    skip_lines: int
-    comment: str
-    records: str
-    sheet: str
-    metadata: str
-    hive: Literal["auto", "off"]
-    key: str
-    order_by: str
-    delete_when: str
-    deletes: Literal["hard", "soft"]
-    merge: Literal["replace", "patch"]
-    delete_memory: str
-    key_cache: str
-    envelope: Literal["debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto"]
-    unavailable_value: str
-    on_snapshot: Literal["merge", "reconcile"]
-    epoch: int | str
-    partition_by: str
-    sort_by: str
-    format_version: str | int
-    policies: Mapping[str, str]
-    hints: Mapping[str, str]
-    exclude: Sequence[str]
-    epoch_units: Mapping[str, str]
-
-
 # Settings that count where a table is made; the table itself then has what they say.
-_ONCE = ("partition_by", "sort_by", "format_version")
-_DIALECT = (
-    "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
-)  # fmt: skip
+_ONCE = in_groups("layout")
+_DIALECT = in_groups("csv")
 # Settings by which records are taken out of a file.
-_READING = (*_DIALECT, "records", "sheet", "hive", "max_record_bytes")
-_ROW_KEY = (
-    "key",
-    "order_by",
-    "delete_when",
-    "delete_memory",
-    "deletes",
-    "merge",
-    "envelope",
-    "unavailable_value",
-    "on_snapshot",
-    "epoch",
-)
+_READING = in_groups("csv", "files")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
-    PREFIX + name.replace("_", "-"): SETTINGS[name].default for name in ("maps", "beyond", "max_fields")
+    property_of(name): setting.default for name, setting in SETTINGS.items() if setting.older is not None
 }
-_BEFORE = {"maps": "hint", "beyond": "quarantine"}
 
 
 def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
@@ -217,7 +44,7 @@ def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
 
     Raises UsageError for an unknown name, with the nearest known one, or a wrong value.
     """
-    settings = {_property(key): _checked(key, value) for key, value in flattened(values)}
+    settings = {property_of(key): _checked(key, value) for key, value in flattened(values)}
     _dialect(settings)
     return settings
 
@@ -248,7 +75,7 @@ def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
     >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})
     """
-    once = {_property(name): name for name in _ONCE}
+    once = {property_of(name): name for name in _ONCE}
     layout = {once[key]: value for key, value in properties.items() if key in once}
     return Creation(**layout), {key: value for key, value in properties.items() if key not in once}
 
@@ -262,11 +89,6 @@ def flattened(settings: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield from ((f"{key}.{path}", "true") for path in value)
         else:
             yield key, str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _property(key: str) -> str:
-    name, dot, path = key.partition(".")
-    return PREFIX + name.replace("_", "-") + dot + path
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
@@ -300,7 +122,7 @@ def _checked(key: str, value: str) -> str:
         if name in _ONCE:
             _check_creation(key, Creation(**{name: value}))
         elif name in _DIALECT:
-            _dialect({_property(name): value})
+            _dialect({property_of(name): value})
         elif name in _PARSERS:
             _PARSERS[name](value)
     except ValueError as error:
@@ -349,7 +171,7 @@ def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
 
 def reading(properties: Mapping[str, str]) -> dict[str, str]:
     """Select the properties that affect how files are read."""
-    return {name: properties[name] for name in map(_property, _READING) if properties.get(name)}
+    return {name: properties[name] for name in map(property_of, _READING) if properties.get(name)}
 
 
 def readings(properties: Mapping[str, str]) -> list[dict[str, str]]:
@@ -378,30 +200,20 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
 
     Raises UsageError for invalid properties.
     """
-    plain: dict[str, str] = {}
-    paths: dict[str, dict[Path, str]] = {name: {} for name in PATH_SETTINGS}
-    for prop, text in properties.items():
-        name, dot, path = prop.removeprefix(PREFIX).partition(".")
-        name = name.replace("-", "_")
-        if not prop.startswith(PREFIX) or not text or name not in (PATH_SETTINGS if dot else SETTINGS):
-            continue
-        _checked(name + dot + path, text)
-        if dot:
-            paths[name][parse_path(path)] = text
-        else:
-            plain[name] = text
+    plain, paths = _stated(properties)
 
     def value(name: str) -> str:
-        return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
+        setting = SETTINGS[name]
+        return plain.get(name) or (setting.default if setting.older is None else setting.older)
 
     if value("envelope"):  # of the order, which needs it, and what the table itself adds
         paths["policies"] = dict.fromkeys(((CHANGE,), OPERATION, POSITION), "preserve") | paths["policies"]
-    row_key = _row_key({name: value(name) for name in _ROW_KEY}, value("key_cache"))
+    row_key = _row_key({name: value(name) for name in SETTINGS})
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
         max_columns=int(value("max_columns")),
-        max_fields=int(plain["max_fields"]) if "max_fields" in plain else None,
+        max_fields=int(value("max_fields")) if value("max_fields") else None,
         max_record_bytes=int(value("max_record_bytes")),
         beyond=value("beyond"),
         keep_empty_names=value("empty_names") == "keep",
@@ -417,6 +229,23 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     )
     _check_roles(settings)
     return settings
+
+
+def _stated(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[Path, str]]]:
+    """Read the settings that properties state: of the table, and by path. Raises UsageError."""
+    of_table: dict[str, str] = {}
+    of_paths: dict[str, dict[Path, str]] = {name: {} for name in PATH_SETTINGS}
+    for prop, text in properties.items():
+        name, dot, path = prop.removeprefix(PREFIX).partition(".")
+        name = name.replace("-", "_")
+        if not prop.startswith(PREFIX) or not text or name not in (PATH_SETTINGS if dot else SETTINGS):
+            continue
+        _checked(name + dot + path, text)
+        if dot:
+            of_paths[name][parse_path(path)] = text
+        else:
+            of_table[name] = text
+    return of_table, of_paths
 
 
 def _contract(
@@ -442,10 +271,9 @@ def _contract(
     )
 
 
-def _row_key(settings: Mapping[str, str], cache: str) -> RowKey | None:
+def _row_key(settings: Mapping[str, str]) -> RowKey | None:
     try:
-        row_key = RowKey.of(settings)
-        return None if row_key is None else replace(row_key, cache=parse_size(cache))
+        return RowKey.of(settings)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -476,6 +304,6 @@ def _check_roles(settings: Settings) -> None:
 def _dialect(properties: Mapping[str, str]) -> Dialect:
     """Read the dialect from properties. Raises UsageError for settings that contradict each other."""
     try:
-        return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})  # type: ignore[arg-type]
+        return Dialect(**{name: properties.get(property_of(name), "") for name in _DIALECT})  # type: ignore[arg-type]
     except ValueError as error:
         raise UsageError(str(error)) from error

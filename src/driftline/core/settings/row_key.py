@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from driftline.core.schema.definition import (
     ARRIVAL,
-    DELETES_PROPERTY,
-    ENVELOPE_PROPERTY,
     EPOCH_PROPERTY,
-    HARD,
-    KEY_PROPERTY,
-    MERGE_PROPERTY,
     OPERATION,
     ORDER_PROPERTY,
     PATCH,
@@ -21,9 +17,10 @@ from driftline.core.schema.definition import (
     SOFT,
 )
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.text import parse_span
+from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
 from driftline.core.settings.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
+from driftline.core.settings.declarations import Envelope, default, property_of
 from driftline.core.settings.fields import parse_paths, spelled_path
 from driftline.errors import DataError, UsageError
 
@@ -49,7 +46,7 @@ MOST_EPOCHS = 999_999
 RECONCILE = "reconcile"
 NO_POSITION = "no position"  # begins the reason for which a message that cannot be ordered waits
 _WITH_SNAPSHOTS = ("debezium", "debezium-unwrapped", "auto")  # envelopes that tell a snapshot's last record
-ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
+ENVELOPES: tuple[str, ...] = get_args(Envelope)
 
 DELETED_KIND = "deleted"
 # Iceberg has a column `_deleted` itself.
@@ -80,10 +77,10 @@ class RowKey:
     key: tuple[Path, ...]
     order_by: tuple[Path, ...] = ()
     delete_when: Condition | None = None
-    delete_memory: int = 7 * 86_400
+    delete_memory: int = int(parse_span(default("delete_memory")))
     soft: bool = False
     patch: bool = False
-    cache: int = 256 * 2**20
+    cache: int = parse_size(default("key_cache"))
     envelope: str = ""
     placeholder: str = PLACEHOLDER
     epoch: int = 0
@@ -120,7 +117,8 @@ class RowKey:
         condition = parse_condition(delete_when) if delete_when else None
         if envelope:
             condition = _deletes_in_envelope(condition)
-        memory = int(parse_span(settings.get("delete_memory") or "7d"))
+        memory = int(parse_span(settings.get("delete_memory") or default("delete_memory")))
+        cache = parse_size(settings.get("key_cache") or default("key_cache"))
         placeholder = settings.get("unavailable_value") or PLACEHOLDER
         placeholder_bytes(placeholder)
         return cls(
@@ -130,7 +128,8 @@ class RowKey:
             memory,
             soft,
             patch,
-            envelope=envelope,
+            cache,
+            envelope,
             placeholder=placeholder,
             epoch=epoch,
             reconciles=reconciles,
@@ -232,20 +231,15 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         requested: the batch's properties.
     """
     # A wrong flag of one batch would change what all later records mean, so `alter` alone sets a key.
-    for name, flag, default in (
-        (KEY_PROPERTY, "key", ""),
-        (ORDER_PROPERTY, "order_by", ""),
-        (DELETES_PROPERTY, "deletes", HARD),
-        (MERGE_PROPERTY, "merge", REPLACE),
-        (ENVELOPE_PROPERTY, "envelope", ""),
-    ):
-        current = now.get(name) or default
-        if name in requested and (requested[name] or default) != current:
-            has = f"{flag} = {current!r}" if current else f"no {flag}"
+    for setting in ("key", "order_by", "deletes", "merge", "envelope"):
+        name = property_of(setting)
+        current = now.get(name) or default(setting)
+        if name in requested and (requested[name] or default(setting)) != current:
+            has = f"{setting} = {current!r}" if current else f"no {setting}"
             raise UsageError(
                 f"{table} has {has}, and a batch does not change that",
                 _STAYS
-                if name in (MERGE_PROPERTY, ENVELOPE_PROPERTY)
+                if setting in ("merge", "envelope")
                 else f"driftline alter {table_property(table, name, requested[name])}",
             )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from driftline.core.schema.naming import MARK, MAX_KEY
+from driftline.core.schema.naming import MAX_KEY
 from driftline.core.schema.types import INT, LONG, STRING, TIMESTAMP, Field, Path, Primitive
 from driftline.core.settings.csv import Dialect
+from driftline.core.settings.declarations import default
 from driftline.core.settings.fields import Contract
 from driftline.core.settings.row_key import RowKey
 
@@ -34,7 +35,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A table's settings, as the planner and the observer need them.
+    """A table's settings, as the planner and the observer need them; by default those of a new table.
 
     Attributes:
         dates: "on", "off" or "instant" (rules 2.2).
@@ -57,19 +58,19 @@ class Settings:
         metadata: the fields of the column `_source`.
     """
 
-    dates: str = "on"
-    mark: str = MARK
-    max_columns: int = 10_000
-    max_fields: int | None = None
+    dates: str = default("dates")
+    mark: str = default("mark")
+    max_columns: int = int(default("max_columns"))
+    max_fields: int | None = int(default("max_fields"))
     max_key: int = MAX_KEY
-    beyond: str = "quarantine"
-    keep_empty_names: bool = False
-    on_conflict: str = "quarantine"
-    allow_rewrite: bool = False
-    max_record_bytes: int = 128 * 2**20
+    beyond: str = default("beyond")
+    keep_empty_names: bool = default("empty_names") == "keep"
+    on_conflict: str = default("on_conflict")
+    allow_rewrite: bool = default("allow_rewrite") == "true"
+    max_record_bytes: int = int(default("max_record_bytes"))
     contract: Contract = field(default_factory=Contract)
     csv: Dialect = field(default_factory=Dialect)
-    hive: bool = True
+    hive: bool = default("hive") == "auto"
     records: Path = ()
     sheet: str = ""
     as_text: frozenset[Primitive] = frozenset()
