@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 from py4j.protocol import Py4JJavaError
 
 from driftline.capture.checkpoint import Checkpoint
+from driftline.core.support import as_json
 from driftline.errors import UsageError
 from driftline.runtime.spark_version import java_type
 
@@ -265,13 +266,7 @@ class LostOffsets:
 
     def to_dict(self) -> LostOffsetsJson:
         """The form that `--json` prints."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "first": self.first,
-            "last": self.last,
-            "offsets": self.count,
-        }
+        return as_json(LostOffsetsJson, self, offsets=self.count)
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}: offsets {self.first} to {self.last}"

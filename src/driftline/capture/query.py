@@ -21,6 +21,7 @@ from driftline.capture.kafka import lag
 from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
 from driftline.capture.resuming import Resumption
 from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
+from driftline.core.support import as_json
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import WAITING, Progress
@@ -65,14 +66,7 @@ class Batch:
 
     def to_dict(self) -> BatchJson:
         """The form that `--json` prints."""
-        return {
-            **self.result.to_dict(),
-            "capture": self.capture,
-            "epoch": self.epoch,
-            "tombstones": self.tombstones,
-            "lag": self.lag,
-            "lost": [interval.to_dict() for interval in self.lost],
-        }
+        return as_json(BatchJson, self, **self.result.to_dict())
 
 
 class Flow(Protocol):

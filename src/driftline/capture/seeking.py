@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias, TypedDict, cast
 
+from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError
 
 Position: TypeAlias = datetime | Literal["earliest", "latest"]
@@ -42,14 +43,8 @@ class Seek:
 
     def to_dict(self) -> SeekJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "capture": self.capture,
-            "to": self.to if isinstance(self.to, str) else self.to.isoformat(),
-            "done": self.is_done,
-            "again": [*self.again],
-            "passed": [*self.passed],
-        }
+        to = self.to if isinstance(self.to, str) else self.to.isoformat()
+        return as_json(SeekJson, self, to=to, done=self.is_done)
 
 
 def parsed(position: str | datetime) -> Position:

@@ -11,7 +11,7 @@ import typer
 from driftline.core.schema.naming import nearest
 from driftline.errors import UsageError
 
-# The types that mypy checks the commands' output against; several where a flag changes what is printed.
+# The forms of the commands' output, which `as_json` fills; several where a flag changes what is printed.
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "alter": ("operations.alter.AlteredJson",),
     "capture": ("capture.query.BatchJson",),

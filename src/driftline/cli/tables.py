@@ -10,9 +10,11 @@ import typer
 
 from driftline.cli.options import Json
 from driftline.config import FILE
+from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
+from driftline.core.support import as_json
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,15 +80,8 @@ def _in_short(scope: Invocation, name: str) -> Stats | None:
 
 
 def _summary(stats: Stats) -> TableSummaryJson:
-    return {
-        "table": stats.table,
-        "records": stats.records,
-        "leaf_columns": stats.leaves,
-        "drifted_fields": stats.drifted_fields,
-        "quarantined": stats.quarantined,
-        "rest": stats.waiting_values,
-        "at": stats.to_dict()["at"],
-    }
+    time = None if stats.at is None else iso(stats.at)
+    return as_json(TableSummaryJson, stats, leaf_columns=stats.leaves, rest=stats.waiting_values, at=time)
 
 
 class CleanedFileJson(TypedDict):

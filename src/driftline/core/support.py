@@ -1,17 +1,19 @@
-"""Helpers for Python itself: fast and deep pickling, recursion, garbage collection, an LRU cache."""
+"""Helpers for Python itself: pickling, recursion, garbage collection, an LRU cache; and JSON forms."""
 
 from __future__ import annotations
 
 import gc
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NotRequired, TypeVar, get_origin, get_type_hints
 
 _Class = TypeVar("_Class")
+_Form = TypeVar("_Form")
 
 
 def pickled_by_fields(cls: type[_Class]) -> type[_Class]:
@@ -113,3 +115,46 @@ def _same(key: object, cached_key: object) -> bool:
         return key == cached_key
     except RecursionError:
         return False
+
+
+def as_json(form: type[_Form], value: object, **items: object) -> _Form:
+    """Return a value in its JSON form, a TypedDict: of the value's attributes, or ``items`` for other keys.
+
+    A key that need not be there is left out if its item is None.
+
+    >>> from types import SimpleNamespace
+    >>> from typing import TypedDict
+    >>> class PairJson(TypedDict):
+    ...     names: list[str]
+    ...     count: int
+    ...     note: NotRequired[str]
+    >>> as_json(PairJson, SimpleNamespace(names=("a", "b")), count=2)
+    {'names': ['a', 'b'], 'count': 2}
+    """
+    out: dict[str, object] = {}
+    for key, is_optional in _keys(form).items():  # type: ignore[arg-type]  # a class has a hash
+        if key in items:
+            item = items.pop(key)
+        else:
+            item = getattr(value, key, None) if is_optional else getattr(value, key)
+        if not (is_optional and item is None):
+            out[key] = _plain(item)
+    if items:
+        raise TypeError(f"{form.__name__} has no {', '.join(items)}")
+    return out  # type: ignore[return-value]
+
+
+@cache
+def _keys(form: type) -> Mapping[str, bool]:
+    """The keys of a TypedDict, each with whether it may be missing."""
+    hints = get_type_hints(form, include_extras=True)
+    return {key: get_origin(type_) is NotRequired for key, type_ in hints.items()}
+
+
+def _plain(item: Any) -> object:
+    """The item of a JSON form: lists in place of tuples, and the JSON form of values that have one."""
+    if isinstance(item, tuple | list):
+        return [_plain(element) for element in item]
+    if isinstance(item, dict):
+        return dict(item)
+    return item.to_dict() if hasattr(item, "to_dict") else item

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 from uuid import uuid4
 
+from driftline.core.support import as_json
 from driftline.errors import UsageError
 
 
@@ -72,14 +73,7 @@ class Relocation:
 
     def to_dict(self) -> RelocationJson:
         """The form that JSON output has."""
-        return {
-            "lake": self.lake,
-            "home": self.home,
-            "copy": self.is_copy,
-            "tables": list(self.tables),
-            "files": self.files,
-            "done": self.is_done,
-        }
+        return as_json(RelocationJson, self, copy=self.is_copy, done=self.is_done)
 
 
 class RelocationJson(TypedDict):

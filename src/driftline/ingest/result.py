@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import NotRequired, TypedDict
 
 from driftline.core.changes import Change, ChangeJson, to_dict
@@ -14,6 +14,7 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.core.settings.fields import Contract
+from driftline.core.support import as_json
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation, Tally
 from driftline.runtime.shown import Shown
@@ -74,9 +75,9 @@ class ResultJson(TypedDict):
     updated: NotRequired[int]
     deleted: NotRequired[int]
     superseded: NotRequired[int]
-    truncated: NotRequired[int]
     late: NotRequired[int]
     ignored: NotRequired[int]
+    truncated: NotRequired[int]
     conflicts: NotRequired[list[ConflictJson]]
     layout: NotRequired[TableLayoutJson]
 
@@ -190,14 +191,12 @@ class Result(Shown):
         ``conflicts`` is present only if records were refused, ``layout`` only if one was requested for a new
         table.
         """
-        out: ResultJson = {
-            "table": self.table,
-            "batch": self.batch,
-            "rows_read": self.rows_read,
-            "rows_written": self.rows_written,
-            "rows_quarantined": self.rows_quarantined,
-            "changes": [to_dict(change) for change in self.changes],
-            "converted": [
+        counts = {} if self.by_key is None else asdict(self.by_key)
+        return as_json(
+            ResultJson,
+            self,
+            changes=[to_dict(change) for change in self.changes],
+            converted=[
                 {
                     "path": dotted(c.path),
                     "from": type_name(c.source),
@@ -207,41 +206,17 @@ class Result(Shown):
                 }
                 for c in self.converted
             ],
-            "untyped": list(self.untyped),
-            "dropped_names": dict(self.dropped_names),
-            "excluded": dict(self.excluded),
-            "rest": dict(self.rest),
-            "held": dict(self.held),
-            "hints": list(self.hints),
-            "snapshot": self.snapshot,
-        }
-        if self.settings:
-            out["settings"] = dict(self.settings)
-        if self.marks:
-            out["not_changes"] = dict(self.marks)
-        if (counts := self.by_key) is not None:
-            out["inserted"], out["updated"], out["deleted"] = counts.inserted, counts.updated, counts.deleted
-            out["superseded"], out["late"], out["ignored"] = counts.superseded, counts.late, counts.ignored
-            out["truncated"] = counts.truncated
-        if self.conflicts:
-            out["conflicts"] = [_conflict_to_dict(conflict) for conflict in self.conflicts]
-        if self.layout is not None:
-            out["layout"] = self.layout
-        return out
+            settings=self.settings or None,
+            not_changes=self.marks or None,
+            conflicts=[_conflict_to_dict(conflict) for conflict in self.conflicts] or None,
+            **counts,
+        )
 
 
 def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
-    out: ConflictJson = {
-        "path": dotted(conflict.path),
-        "table_type": conflict.table_type,
-        "incoming_type": conflict.incoming_type,
-        "why": conflict.why,
-        "sample": conflict.sample,
-        "seen_in": str(conflict.place),
-    }
-    if conflict.elsewhere:
-        out["also_in"] = [str(place) for place in conflict.elsewhere]
-    return out
+    path, seen_in = dotted(conflict.path), str(conflict.place)
+    also_in = [str(place) for place in conflict.elsewhere] or None
+    return as_json(ConflictJson, conflict, path=path, seen_in=seen_in, also_in=also_in)
 
 
 def _placed(conflict: Conflict, tally: Tally) -> Conflict:

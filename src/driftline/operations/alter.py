@@ -41,6 +41,7 @@ from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.properties import from_properties, with_reading
 from driftline.core.settings.row_key import check_epoch
 from driftline.core.settings.table import Settings
+from driftline.core.support import as_json
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.commit import Retry
@@ -160,13 +161,7 @@ class Altered(Shown):
 
     def to_dict(self) -> AlteredJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "changes": [details(change) for change in self.changes],
-            "notes": list(self.notes),
-            "schema": self.schema,
-            "format_version": self.format_version,
-        }
+        return as_json(AlteredJson, self, changes=[details(change) for change in self.changes])
 
 
 def local_name(name: str, catalog: str) -> str:

@@ -13,6 +13,7 @@ from typing import TypedDict
 from uuid import uuid4
 
 from driftline.core.schema.text import counted
+from driftline.core.support import as_json
 from driftline.errors import DriftlineError
 from driftline.formats.lakes import Location
 from driftline.formats.open import EmbeddedLake, located
@@ -64,7 +65,7 @@ class Check:
 
     def to_dict(self) -> CheckJson:
         """The form that JSON output has."""
-        return {"name": self.name, "ok": self.ok, "detail": self.detail, "fix": self.fix}
+        return as_json(CheckJson, self)
 
 
 def checks(

@@ -8,6 +8,7 @@ from typing import Protocol, TypedDict
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff
 from driftline.core.history.entries import Entry, EntryJson, Versions, entries
 from driftline.core.schema.types import Schema
+from driftline.core.support import as_json
 from driftline.errors import UsageError
 from driftline.runtime.shown import Shown
 
@@ -41,11 +42,7 @@ class History(Shown):
 
     def to_dict(self) -> HistoryJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "whole": self.whole,
-            "changes": [entry.to_dict() for entry in self.entries],
-        }
+        return as_json(HistoryJson, self, changes=self.entries)
 
     def schema(self, version: int) -> Schema:
         """The schema of a version. Raises UsageError if there is none."""

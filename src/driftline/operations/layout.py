@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.history.entries import Version, partition_text, sort_text
 from driftline.core.schema.definition import Definition, PartitionField
+from driftline.core.support import as_json
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
@@ -56,21 +57,7 @@ class Layout(Shown):
 
     def to_dict(self) -> LayoutJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "partitions": [
-                {
-                    "spec": g.spec,
-                    "by": list(g.by),
-                    "files": g.files,
-                    "records": g.records,
-                    "bytes": g.bytes,
-                    "current": g.current,
-                }
-                for g in self.groups
-            ],
-            "sort": list(self.sort),
-        }
+        return as_json(LayoutJson, self, partitions=[as_json(FileGroupJson, group) for group in self.groups])
 
 
 def layout(table: CatalogTable) -> Layout:

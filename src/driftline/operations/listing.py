@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from driftline.core.schema.naming import QUARANTINE
+from driftline.core.support import as_json
 from driftline.errors import DriftlineError
 from driftline.operations.duckdb_query import query
 from driftline.quarantine.replays import IS_DISCARDED, last_replay, waits
@@ -122,13 +123,7 @@ class Quarantine(Shown):
 
     def to_dict(self) -> QuarantineJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "waiting": self.waiting,
-            "replayed": self.replayed,
-            "discarded": self.discarded,
-            "groups": [group.to_dict() for group in self.groups],
-        }
+        return as_json(QuarantineJson, self)
 
 
 def by_spark(table: str, rows: DataFrame, reached: int) -> Quarantine:

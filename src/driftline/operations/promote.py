@@ -29,6 +29,7 @@ from driftline.core.schema.types import Field, Path, Schema, Struct, all_optiona
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.table import Settings
+from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.commit import Retry, Rewrite, rewriting
@@ -77,14 +78,7 @@ class Promoted:
 
     def to_dict(self) -> PromotedJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "dry_run": self.dry_run,
-            "values": self.values,
-            "changes": [to_dict(change) for change in self.changes],
-            "snapshot": self.snapshot,
-            "notes": list(self.notes),
-        }
+        return as_json(PromotedJson, self, changes=[to_dict(change) for change in self.changes])
 
 
 def promote(

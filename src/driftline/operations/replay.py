@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.core.history.batch_properties import BatchIsInError
+from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Retry, is_conflict
@@ -80,14 +81,14 @@ class Replay(Shown):
 
     def to_dict(self) -> ReplayJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "rows_written": self.written,
-            "rows_quarantined": self.back,
-            "not_records": self.stay,
-            "held": self.held,
-            "batches": [result.to_dict() for result in self.results],
-        }
+        return as_json(
+            ReplayJson,
+            self,
+            rows_written=self.written,
+            rows_quarantined=self.back,
+            not_records=self.stay,
+            batches=self.results,
+        )
 
 
 def waiting(table: CatalogTable) -> DataFrame | None:
@@ -211,12 +212,8 @@ class Discarded(Shown):
 
     def to_dict(self) -> DiscardedJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "discarded": 0 if self.restored else self.records,
-            "restored": self.records if self.restored else 0,
-            "held": self.held,
-        }
+        discarded, restored = (0, self.records) if self.restored else (self.records, 0)
+        return as_json(DiscardedJson, self, discarded=discarded, restored=restored)
 
 
 def discard(

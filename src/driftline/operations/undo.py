@@ -25,6 +25,7 @@ from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_d
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
+from driftline.core.support import as_json
 from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
 from driftline.formats.commit import Retry
@@ -90,25 +91,15 @@ class Undone(Shown):
 
     def to_dict(self) -> UndoneJson:
         """The form that `--json` prints."""
-        out: UndoneJson = {
-            "table": self.table,
-            "undone": self.undone,
-            "changes": [details(change) for change in self.changes],
-            "hidden": {v.path: v.count for v in self.hidden},
-            "back": {v.path: v.count for v in self.back},
-            "lost": {v.path: v.before - v.count for v in self.back if v.before and v.before > v.count},
-            "stays": list(self.stays),
-            "layout": list(self.layout),
-            "schema": self.schema,
-        }
-        if (batch := self.batch) is not None:
-            out["rows"] = {
-                "id": batch.id,
-                "snapshot": batch.snapshot,
-                "added": batch.added,
-                "removed": batch.removed,
-            }
-        return out
+        return as_json(
+            UndoneJson,
+            self,
+            changes=[details(change) for change in self.changes],
+            hidden={v.path: v.count for v in self.hidden},
+            back={v.path: v.count for v in self.back},
+            lost={v.path: v.before - v.count for v in self.back if v.before and v.before > v.count},
+            rows=None if self.batch is None else as_json(UndoneBatchJson, self.batch),
+        )
 
 
 def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Undone:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 from driftline.core.changes import AddColumn, Change, RelaxColumn
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Map, Place, dotted
+from driftline.core.support import as_json
 from driftline.ingest.result import Result
 from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
@@ -53,15 +54,7 @@ class Finding:
 
     def to_dict(self) -> FindingJson:
         """The form that `--json` prints."""
-        return {
-            "kind": self.kind,
-            "path": self.path,
-            "text": self.text,
-            "why": self.why,
-            "sample": self.sample,
-            "file": self.file,
-            "line": self.line,
-        }
+        return as_json(FindingJson, self)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file

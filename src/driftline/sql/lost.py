@@ -12,6 +12,7 @@ from driftline.core.columns.siblings import Fields, MergedField, families, spell
 from driftline.core.columns.statistics import SeenIn, SeenInJson
 from driftline.core.planning.own_columns import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import STRING, List, Map, Path, Primitive, Schema, Struct, Type, peel
+from driftline.core.support import as_json
 from driftline.sql.casts import convert
 from driftline.sql.fold import Fold
 from driftline.sql.quoting import bind, literal, name, variable
@@ -208,8 +209,7 @@ class WaitingValues:
 
     def to_dict(self) -> WaitingValuesJson:
         """The form that `--json` prints."""
-        first = None if self.first is None else self.first.to_dict()
-        return {"path": self.path, "values": self.values, "sample": self.sample, "first_seen": first}
+        return as_json(WaitingValuesJson, self, first_seen=self.first)
 
 
 def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[WaitingValues, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from driftline.core.columns.statistics import iso
+from driftline.core.support import as_json
 from driftline.runtime.shown import Shown
 from driftline.stats.model import Event, EventJson, Stats, StatsJson
 
@@ -66,12 +67,8 @@ class LakeStats(Shown):
 
     def to_dict(self) -> LakeStatsJson:
         """The form that `--json` prints."""
-        return {
-            "lake": self.lake,
-            "at": iso(self.at),
-            "drift": [{"table": table.table, **event.to_dict()} for table, event in self.drift],
-            "tables": [table.to_dict() for table in self.tables],
-        }
+        drift = [{"table": table.table, **event.to_dict()} for table, event in self.drift]
+        return as_json(LakeStatsJson, self, at=iso(self.at), drift=drift)
 
 
 def last_drift(stats: Stats) -> int | None:

@@ -18,6 +18,7 @@ from driftline.core.columns.statistics import (
 )
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
+from driftline.core.support import as_json
 from driftline.runtime.shown import Shown
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.sql.lost import WaitingValuesJson
@@ -207,18 +208,8 @@ class TypeShare:
 
     def to_dict(self) -> TypeShareJson:
         """The form that `--json` prints."""
-        return {
-            "type": self.name,
-            "columns": [dotted(path) for path in self.columns],
-            "records": self.records,
-            "about": self.about,
-            "at_least": self.at_least,
-            "share": self.share,
-            "sample": self.sample,
-            "first_seen": self.first.to_dict() if self.first else None,
-            "rule": self.rule,
-            "seen_in": self.seen_in,
-        }
+        columns = [dotted(path) for path in self.columns]
+        return as_json(TypeShareJson, self, type=self.name, columns=columns, first_seen=self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +225,7 @@ class DriftedField:
 
     def to_dict(self) -> DriftedFieldJson:
         """The form that `--json` prints."""
-        return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
+        return as_json(DriftedFieldJson, self, field=dotted(self.path), types=self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,15 +246,7 @@ class ChangeText:
 
     def to_dict(self) -> ChangeTextJson:
         """The form that `--json` prints."""
-        return {
-            "text": self.text,
-            "action": self.action,
-            "path": self.path,
-            "field": self.field,
-            "rule": self.rule,
-            "seen_in": self.seen_in,
-            "sample": self.sample,
-        }
+        return as_json(ChangeTextJson, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +270,8 @@ class Event:
 
     def to_dict(self) -> EventJson:
         """The form that `--json` prints."""
-        return {
-            "at": iso(self.at) if self.at is not None else None,
-            "schema": self.schema,
-            "by": self.by,
-            "who": self.who,
-            "changes": [step.to_dict() for step in (*self.plain, *self.steps)],
-        }
+        time = None if self.at is None else iso(self.at)
+        return as_json(EventJson, self, at=time, changes=(*self.plain, *self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +286,7 @@ class WaitingRecords:
 
     def to_dict(self) -> WaitingRecordsJson:
         """The form that `--json` prints."""
-        return {
-            "reason": self.reason,
-            "records": self.records,
-            "sample": self.sample,
-            "seen_in": self.seen_in,
-            "last": self.last,
-        }
+        return as_json(WaitingRecordsJson, self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -376,27 +348,18 @@ class Stats(Shown):
 
     def to_dict(self) -> StatsJson:
         """The form that `--json` prints."""
-        return {
-            "table": self.table,
-            "schema": self.schema,
-            "at": iso(self.at) if self.at is not None else None,
-            "exact": self.exact,
-            "records": self.records,
-            "records_at_most": self.at_most,
-            "leaf_columns": self.leaves,
-            "files": self.files,
-            "bytes": self.bytes,
-            "deleted_rows": self.deleted,
-            "batches": self.batches,
-            "recent_batches": [batch.to_dict() for batch in self.recent],
-            "drifted": [field.to_dict() for field in self.drifted],
-            "columns": [column.to_dict() for column in self.columns],
-            "changes": [event.to_dict() for event in self.events],
-            "history_is_whole": self.whole,
-            "quarantined": self.quarantined,
-            "quarantine": [group.to_dict() for group in self.waiting],
-            "rest": [entry.to_dict() for entry in self.rest],
-        }
+        return as_json(
+            StatsJson,
+            self,
+            at=None if self.at is None else iso(self.at),
+            records_at_most=self.at_most,
+            leaf_columns=self.leaves,
+            deleted_rows=self.deleted,
+            recent_batches=self.recent,
+            changes=self.events,
+            history_is_whole=self.whole,
+            quarantine=self.waiting,
+        )
 
 
 def origin(column: ColumnStatistics) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
+from driftline.core.support import as_json
 from driftline.runtime.shown import Shown
 
 LISTED = 20
@@ -83,20 +84,8 @@ class Verdict(Shown):
 
     def to_dict(self) -> VerdictJson:
         """The form that `--json` prints."""
-        out: VerdictJson = {
-            "ok": self.ok,
-            "records": self.records,
-            "found": self.found,
-            "quarantined": self.quarantined,
-            "missing": self.missing,
-            "mismatches": [
-                {"path": m.path, "place": m.place, "sample": m.sample, "why": m.why} for m in self.mismatches
-            ],
-            "extra": self.extra,
-        }
-        if self.overtaken is not None:
-            out["deleted"], out["overtaken"] = self.deleted, self.overtaken
-        return out
+        mismatches = [as_json(MismatchJson, mismatch) for mismatch in self.mismatches]
+        return as_json(VerdictJson, self, mismatches=mismatches)
 
 
 Steps: TypeAlias = "tuple[str | int, ...]"

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, TypeAlias, TypedDict
 
 from driftline.core.schema.types import Primitive
+from driftline.core.support import as_json
 
 Value: TypeAlias = bool | int | float | str
 TREND = 12  # of the last batches
@@ -40,7 +41,7 @@ class CommittedBatch:
 
     def to_dict(self) -> CommittedBatchJson:
         """The batch as `--json` prints it."""
-        return {"at": iso(self.at), "batch": self.id, "records": self.records}
+        return as_json(CommittedBatchJson, self, at=iso(self.at), batch=self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class SeenIn:
 
     def to_dict(self) -> SeenInJson:
         """The batch and time as `--json` prints them."""
-        return {"at": iso(self.at), "batch": self.batch}
+        return as_json(SeenInJson, self, at=iso(self.at))
 
 
 @dataclass(frozen=True, slots=True)
