@@ -128,7 +128,11 @@ def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekReq
 def _checkpoint(
     catalog: Catalog, table: str, name: str, named: str | os.PathLike[str] | None, *, mirrored: bool = True
 ) -> Checkpoint:
-    """The checkpoint of a capture. ``named``: its folder, as a person gave it."""
+    """The checkpoint of a capture.
+
+    Args:
+        named: its folder, as a person gave it.
+    """
     default = default_place(catalog.folder, table, name, named=named is not None)
     chosen = default if named is None else os.fspath(named)
     return Checkpoint(chosen, name, mirrored=mirrored, durable=catalog.durable)

@@ -149,8 +149,10 @@ def check_name(name: str) -> None:
 def default_place(warehouse: str | None, table: str, name: str, *, named: bool = False) -> str:
     """Return the default folder of a capture's checkpoint: in the lake's warehouse, by table and name.
 
-    ``named``: the caller has a folder, so the warehouse may be unknown, and only ``name`` is checked. Raises
-    UsageError for an invalid name, or for an unknown warehouse.
+    Args:
+        named: the caller has a folder, so the warehouse may be unknown, and only ``name`` is checked.
+
+    Raises UsageError for an invalid name, or for an unknown warehouse.
     """
     check_name(name)
     if warehouse is None and not named:

@@ -146,7 +146,11 @@ _WRAPPINGS = 4  # a queue's message around a topic's around an event, and one to
 
 
 class Created(NamedTuple):
-    """An object that was created. ``size``: bytes, if the message has them."""
+    """An object that was created.
+
+    Attributes:
+        size: bytes, if the message has them.
+    """
 
     bucket: str
     key: str
@@ -350,7 +354,13 @@ class Finder:
     _listing: float | None = None  # when this look listed all
 
     def entries(self, taken: Mapping[str, ListedFile], fmt: str | None) -> list[ListedFile]:
-        """List files, all new ones among them. ``fmt``: as of `listed`. Raises SetupError."""
+        """List files, all new ones among them.
+
+        Args:
+            fmt: as of `listed`.
+
+        Raises SetupError.
+        """
         self._listing, self._received, candidates = None, {}, set[str]()
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():
@@ -402,7 +412,8 @@ class Finder:
     def let_go(self, pending: AbstractSet[str]) -> None:
         """Delete messages whose files are all in the table. Raises SetupError.
 
-        ``pending``: files that are in the log, but not in the table yet.
+        Args:
+            pending: files that are in the log, but not in the table yet.
         """
         if self.channel is None:
             return

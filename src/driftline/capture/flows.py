@@ -220,7 +220,11 @@ def _position(log: FileLog, resumption: Resumption) -> tuple[int, bool]:
 
 
 def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None:
-    """Leave out the files that the table has, and the log not. ``remembers``: the table knows all of them."""
+    """Leave out the files that the table has, and the log not.
+
+    Args:
+        remembers: the table knows all of them.
+    """
     if not remembers:
         raise resumption.unknown("files")
 
@@ -247,7 +251,8 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
 def _lacking(files: Sequence[ListedFile], taken: AbstractSet[str], *, has_all: bool) -> list[ListedFile]:
     """The files, in the order in which they were taken, that the table lacks; all if it remembers none.
 
-    ``has_all``: it has forgotten none; else those before the first that it remembers may be in.
+    Args:
+        has_all: it has forgotten none; else those before the first that it remembers may be in.
     """
     first = 0 if has_all else next((number for number, file in enumerate(files) if file.key in taken), 0)
     return [file for file in files[first:] if file.size and file.key not in taken]

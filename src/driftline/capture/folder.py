@@ -62,7 +62,10 @@ class FileLog:
     _first: str | None = None  # the format of what was taken first
 
     def open(self, last_done: int | None = None) -> None:
-        """Read the log. ``last_done``: the last list in the table, for old logs, which do not note it.
+        """Read the log.
+
+        Args:
+            last_done: the last list in the table, for old logs, which do not note it.
 
         Raises SetupError if a file of the log is damaged or gone.
         """
@@ -161,7 +164,10 @@ class FileLog:
     def sought(self, since: int) -> tuple[list[ListedFile], list[ListedFile]]:
         """The files that a capture which goes on with those modified ``since`` takes again, and passes over.
 
-        ``since``: nanoseconds since 1970. Raises SetupError if the folder is away.
+        Args:
+            since: nanoseconds since 1970.
+
+        Raises SetupError if the folder is away.
         """
         waiting = {entry.key: entry for number in self.waiting(self.next) for entry in self.lists[number]}
         again, passed = {}, {key: entry for key, entry in waiting.items() if entry.modified < since}

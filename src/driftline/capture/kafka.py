@@ -48,7 +48,11 @@ _LOG = logging.getLogger("driftline")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics ``names``. ``skip_lost``: skip records that Kafka no longer has."""
+    """The topics ``names``.
+
+    Attributes:
+        skip_lost: skip records that Kafka no longer has.
+    """
 
     names: tuple[str, ...]
     admin: Admin
@@ -221,8 +225,11 @@ def starting(start: str | datetime) -> dict[str, str]:
 class Kafka:
     """A stream with the columns of Spark's Kafka source.
 
-    ``name``: the topics, for messages; ``values``: makes a source of a micro-batch; ``client``: settings of
-    the connection; ``topics``: None if unknown.
+    Attributes:
+        name: the topics, for messages.
+        values: makes a source of a micro-batch.
+        client: settings of the connection.
+        topics: None if unknown.
     """
 
     frame: DataFrame
@@ -370,7 +377,9 @@ class Kafka:
 def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
     """The stream of a URL's topics. Raises UsageError.
 
-    ``reading``: its options; ``checkpoint``: keeps the topics' ids.
+    Args:
+        reading: its options.
+        checkpoint: keeps the topics' ids.
     """
     brokers, topics = place(url)
     values = reading.values()
@@ -457,8 +466,10 @@ def _present(checkpoint: Checkpoint) -> Positions:
 def _table_has(resumption: Resumption, committed: int) -> Positions | None:
     """The offsets up to which the table has its topics; None if they are the checkpoint's, or nobody knows.
 
-    ``committed``: the last micro-batch that the checkpoint has. Raises DataError if the checkpoint is older,
-    and the table does not say what it has.
+    Args:
+        committed: the last micro-batch that the checkpoint has.
+
+    Raises DataError if the checkpoint is older, and the table does not say what it has.
     """
     last, checkpoint, since = resumption.last, resumption.checkpoint, resumption.checkpoint.since
     note = checkpoint.settled(last)

@@ -160,7 +160,12 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker before Kafka 2.8
 
 
 class Topic(NamedTuple):
-    """A topic. ``id``: None if the broker gives none; ``partitions``: their numbers."""
+    """A topic.
+
+    Attributes:
+        id: None if the broker gives none.
+        partitions: their numbers.
+    """
 
     id: str | None
     partitions: tuple[int, ...]
@@ -168,7 +173,10 @@ class Topic(NamedTuple):
 
 @dataclass(slots=True)
 class Admin:
-    """A connection for questions about topics, opened by the first. ``client``: its settings.
+    """A connection for questions about topics, opened by the first.
+
+    Attributes:
+        client: its settings.
 
     Questions raise Py4JJavaError where the broker does not answer.
     """

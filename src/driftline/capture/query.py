@@ -53,8 +53,10 @@ class BatchJson(ResultJson):
 class Batch:
     """The outcome of one batch.
 
-    ``epoch``: the number of Spark's micro-batch, or of a list of files. ``lag``: files or offsets still to
-    come, if known. ``lost``: offsets that were skipped because they were gone.
+    Attributes:
+        epoch: the number of Spark's micro-batch, or of a list of files.
+        lag: files or offsets still to come, if known.
+        lost: offsets that were skipped because they were gone.
     """
 
     capture: str
@@ -86,7 +88,11 @@ class Flow(Protocol):
         ...
 
     def source(self, frame: DataFrame, number: int) -> Source:
-        """A batch as a source. ``frame``: the micro-batch."""
+        """A batch as a source.
+
+        Args:
+            frame: the micro-batch.
+        """
         ...
 
     def check(self, number: int) -> None:
@@ -241,8 +247,9 @@ def start(
 ) -> CaptureQuery:
     """Start the stream.
 
-    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``stack``: holds
-    the checkpoint until the stream ends.
+    Args:
+        every: seconds between micro-batches; None: the stream ends when it has caught up.
+        stack: holds the checkpoint until the stream ends.
     """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.

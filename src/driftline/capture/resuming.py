@@ -31,7 +31,8 @@ _CHOICE = (
 class Resumption:
     """The table and the checkpoint of the capture ``name`` before it begins.
 
-    ``resume_from``: what a person said counts where they differ.
+    Attributes:
+        resume_from: what a person said counts where they differ.
     """
 
     name: str
@@ -76,7 +77,9 @@ class Resumption:
     def settle(self, number: int, contents: Mapping[str, Any]) -> None:
         """Note that table and checkpoint belong together as they are.
 
-        ``number``: the last batch that the checkpoint counts as in; ``contents``: of it.
+        Args:
+            number: the last batch that the checkpoint counts as in.
+            contents: of it.
         """
         last, checkpoint = self.last, self.checkpoint
         checkpoint.settle(last, number, contents)
@@ -89,7 +92,8 @@ class Resumption:
     def behind(self, first: int, last: int, lacks: str) -> DataError:
         """The error for a table that lacks the batches ``first`` to ``last`` of its checkpoint.
 
-        ``lacks``: what they were made of.
+        Args:
+            lacks: what they were made of.
         """
         has = "no batch" if self.last is None else f"batches up to {self.last.epoch}"
         epochs = sorted({self.checkpoint.epoch_of(first), self.checkpoint.epoch_of(last)})
@@ -110,7 +114,8 @@ class Resumption:
     def unknown(self, records: str) -> DataError:
         """The error for a checkpoint of another time than its table, where nobody knows what came between.
 
-        ``records``: a word for what the checkpoint would bring again.
+        Args:
+            records: a word for what the checkpoint would bring again.
         """
         assert self.last is not None
         return DataError(

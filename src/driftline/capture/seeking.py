@@ -30,8 +30,10 @@ class SeekJson(TypedDict):
 class Seek:
     """A change of the position of ``capture``, made or planned.
 
-    ``again``: the files, or ranges of offsets, that are taken once more; ``passed``: those that are not
-    taken. ``is_done``: False for a dry run.
+    Attributes:
+        again: the files, or ranges of offsets, that are taken once more.
+        passed: those that are not taken.
+        is_done: False for a dry run.
     """
 
     table: str

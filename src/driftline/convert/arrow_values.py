@@ -90,7 +90,8 @@ class MapEntries(NamedTuple):
 def entries_in(leaves: Columns, key: Type, first: int) -> list[MapEntries]:
     """The entries of the leaves that are maps with keys of this type, those of the same maps together.
 
-    ``first``: the number of the first leaf.
+    Args:
+        first: the number of the first leaf.
     """
     by_maps: list[list[tuple[Type, pa.Array]]] = []
     for type_, array in leaves:
@@ -371,7 +372,11 @@ class ArrowValues:
         return assemble(place(self.shredded(), leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def shredded(self, first: int = 0) -> Shredded:
-        """The values taken apart. ``first``: the number of the first leaf."""
+        """The values taken apart.
+
+        Args:
+            first: the number of the first leaf.
+        """
         return numbered(self._lists, self._valid, first)
 
     def missing(self) -> pa.Array:

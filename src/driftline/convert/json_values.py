@@ -81,7 +81,8 @@ def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
 def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     """Convert JSON numbers, as written, to ``target``: exact, or null.
 
-    ``natural``: their type by rule 2.1.
+    Args:
+        natural: their type by rule 2.1.
     """
     match target.name:
         case "string":
@@ -120,7 +121,11 @@ _NONE: frozenset[Base] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class JsonRecords:
-    """Parsed JSON objects. ``dates``: the setting of that name."""
+    """Parsed JSON objects.
+
+    Attributes:
+        dates: the setting of that name.
+    """
 
     objects: Sequence[Mapping[str, object]]
     dates: str

@@ -32,7 +32,8 @@ Kernel = Callable[[pa.Array, Primitive, Primitive, "str | None"], pa.Array]
 def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | None = None) -> pa.Array:
     """Convert ``values`` of type ``source`` to ``target``; null where a value is not exact there.
 
-    ``unit``: the epoch unit ("s", "ms", "us", "ns") of instants as numbers; None where it was not set.
+    Args:
+        unit: the epoch unit ("s", "ms", "us", "ns") of instants as numbers; None where it was not set.
 
     >>> from driftline.core.schema.types import DOUBLE
     >>> convert(pa.array([2**53, 2**53 + 1]), LONG, DOUBLE).to_pylist()

@@ -58,7 +58,8 @@ class Maps(NamedTuple):
 class NumberText(NamedTuple):
     """The exact JSON text of value ``number``, or of its element at ``places``.
 
-    ``type``: of a typed value.
+    Attributes:
+        type: of a typed value.
     """
 
     number: int
@@ -87,7 +88,8 @@ class Values(Protocol):
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         """Return the leaves that are maps of these keys and dimensions; None if there can be none.
 
-        ``route``: the route of their values.
+        Args:
+            route: the route of their values.
         """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
@@ -118,7 +120,8 @@ class Values(Protocol):
     def lost(self, stored: NDArray[np.bool_]) -> object | None:
         """Return a leaf of the field that no column holds, if there is one.
 
-        ``stored``: flags the leaves that some column holds.
+        Args:
+            stored: flags the leaves that some column holds.
         """
 
 
@@ -263,7 +266,11 @@ class Shredded:
 
 
 def _depth(tree: Tree, without: AbstractSet[int], cache: _Depths) -> int | None:
-    """Return the depth of a tree. ``cache``: depths by list, which each list around a list needs again."""
+    """Return the depth of a tree.
+
+    Args:
+        cache: depths by list, which each list around a list needs again.
+    """
     if type(tree) is not list:
         return None if tree is None or tree in without else 0
     # By identity: the trees live as long as the cache, and lists have no hash.
@@ -305,7 +312,10 @@ def shred(values: Sequence[object]) -> Shredded:
 
 
 def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
-    """Place each value at a column's dimension ``dim``. ``fits``: true for leaves that the column holds.
+    """Place each value at a column's dimension ``dim``.
+
+    Args:
+        fits: true for leaves that the column holds.
 
     >>> shredded = shred([7, [1, [2]], ["c", [[]]], [["x"], ["y"]]])
     >>> place(shredded, [type(leaf) is int for leaf in shredded.leaves], 2)
@@ -436,7 +446,8 @@ def flattened(lists: pa.Array) -> pa.Array:
 def numbered(lists: pa.Array, valid: NDArray[np.bool_], first: int = 0) -> Shredded:
     """Take lists of uniform depth apart; a leaf counts only if it is ``valid``.
 
-    ``first``: the number of the first leaf.
+    Args:
+        first: the number of the first leaf.
     """
     total = len(valid)
     numbers = pa.array(np.arange(first, first + total), pa.int64(), mask=~valid)

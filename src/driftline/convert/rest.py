@@ -74,7 +74,9 @@ def _is_part(path: str, row: Mapping[str, str]) -> bool:
 class Collector:
     """Collects entries of the rest for the records being converted.
 
-    ``spot``: the place of each record, by number; ``contract``: the contract of their fields.
+    Attributes:
+        spot: the place of each record, by number.
+        contract: the contract of their fields.
     """
 
     entries: RestEntries
@@ -169,7 +171,10 @@ def _raw(value: object, contract: Contract) -> Any:
 
 
 def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
-    """Find the values with leaves inside different numbers of lists. ``places``: by leaf.
+    """Find the values with leaves inside different numbers of lists.
+
+    Args:
+        places: by leaf.
 
     >>> of_mixed_depth([(0, (0,)), (0, (1,)), (1, (0,)), (1, (1, 0))])
     {1}

@@ -29,7 +29,8 @@ def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
     """The rows with uuids as text, fixed as plain bytes, numbers without a sign in types that have one, and
     nothing null within a VARIANT.
 
-    ``struct``: the table's columns; others behind them are left out.
+    Args:
+        struct: the table's columns; others behind them are left out.
     """
     rows = batch.select(range(len(struct.fields)))
     return _each(rows, struct, _to_spark) if _stand_apart(struct) else rows

@@ -41,7 +41,11 @@ _FRAMES = 20  # of the interpreter, for one level of a record
 
 
 def pickled(value: object, levels: int) -> bytes:
-    """Pickle a value. ``levels``: of records and lists that it may describe."""
+    """Pickle a value.
+
+    Args:
+        levels: of records and lists that it may describe.
+    """
     with deep_recursion(levels):
         return pickle.dumps(value)
 

@@ -72,7 +72,8 @@ _DECLARED_MATCHES = [(base, re.compile(pattern).fullmatch) for base, pattern in 
 def string_base(text: str, mode: str) -> Primitive:
     """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or STRING.
 
-    ``mode``: "on", "off", "instant".
+    Args:
+        mode: "on", "off", "instant".
 
     >>> texts = "2024-02-29", "2023-02-29", "2024-01-01T00:00:00Z", "2024-01-01 00:00:00"
     >>> [str(string_base(text, "on")) for text in texts]
@@ -366,7 +367,8 @@ class Number(str):
 class TruncatedText(bytes):
     """The beginning of a text longer than a record may be, with an ellipsis, so that it is no JSON.
 
-    ``longest``: bytes.
+    Attributes:
+        longest: bytes.
     """
 
     longest: int

@@ -100,7 +100,10 @@ class FilledRow:
 
 
 def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> FilledRow:
-    """Apply changes to a row of the table. ``row``: the orders that it keeps, by path; None without a row.
+    """Apply changes to a row of the table.
+
+    Args:
+        row: the orders that it keeps, by path; None without a row.
 
     >>> from driftline.keys.patch_fields import Patches
     >>> made = filled({}, "2", (Patches((), ("3",)), ('["big"]',)))
@@ -283,7 +286,8 @@ def _joined(results: Iterable[bool | None], *, decides: bool) -> bool | None:
 def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Array:
     """Flag the rows for which the condition is true; null if unknown.
 
-    ``struct``: the types of the columns by key, which may have several.
+    Args:
+        struct: the types of the columns by key, which may have several.
     """
     match condition:
         case IsNull(path):

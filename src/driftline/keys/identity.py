@@ -191,7 +191,11 @@ class SoughtKeys(Protocol):
         """The columns that are compared."""
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """Return the code of each row; null for a row that does not match. ``rows``: columns by id."""
+        """Return the code of each row; null for a row that does not match.
+
+        Args:
+            rows: columns by id.
+        """
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
         """True if, by the bounds of columns, some rows may match."""
@@ -244,7 +248,11 @@ class BatchKeys:
         return self.rows.take(pa.array(rows))
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """Return the code of each row's key, null if the batch does not have it. ``rows``: columns by id."""
+        """Return the code of each row's key, null if the batch does not have it.
+
+        Args:
+            rows: columns by id.
+        """
         codes: pa.Array | None = None
         for i, level in enumerate(self._levels):
             codes = pc.index_in(self._combined(i, rows, codes), value_set=level)
@@ -253,7 +261,8 @@ class BatchKeys:
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
         """True if some rows may have a key of the batch.
 
-        ``bounds``: by column; a column without them holds only nulls.
+        Args:
+            bounds: by column; a column without them holds only nulls.
         """
         return all(
             # Each field needs a column that may have one of its values; a field of nulls has none.
@@ -281,7 +290,11 @@ _SHIFT = 34
 
 
 def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa.Array:
-    """Return the order of each row; null if a field has no value. ``rows``: columns by id."""
+    """Return the order of each row; null if a field has no value.
+
+    Args:
+        rows: columns by id.
+    """
     parts = [
         pc.coalesce(*[_texts(values, type_) for type_, values in columns.values(rows)]) for columns in fields
     ]
@@ -376,7 +389,8 @@ class KeyFold:
     def folded(self, rows: pa.Table, new: int, takers: Sequence[tuple[int, int]]) -> pa.Table:
         """Add the folded column, with the id ``new``, and the values that it cannot hold.
 
-        ``takers``: pairs of columns, by id: one with such values, and the one that takes them.
+        Args:
+            takers: pairs of columns, by id: one with such values, and the one that takes them.
         """
         parts = dict(zip(self.columns.ids, self._parts(rows), strict=True))
         merged = pc.coalesce(*[values for values, _ in parts.values()])

@@ -145,7 +145,12 @@ class PatchedField:
 
 @dataclass(slots=True)
 class _Orders:
-    """The orders that a row keeps, as a tree. ``own``: of a field's last value; ``object``: of its object."""
+    """The orders that a row keeps, as a tree.
+
+    Attributes:
+        own: of a field's last value.
+        object: of its object.
+    """
 
     own: str | None = None
     object: str | None = None
@@ -348,12 +353,20 @@ def _has_value(item: Any) -> bool:
 
 
 def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:
-    """Return the presence of rows with all columns: null is null. ``struct``: the types, by key."""
+    """Return the presence of rows with all columns: null is null.
+
+    Args:
+        struct: the types, by key.
+    """
     return _PresenceReader(lambda f: f.name, "0").presence(struct.fields, rows.columns, len(rows))
 
 
 def presence_of_table(fields: Sequence[Field], rows: pa.Table, mark: str) -> pa.Array:
-    """Return the presence of a table's rows, in which null says nothing. ``mark``: the prefix of docs."""
+    """Return the presence of a table's rows, in which null says nothing.
+
+    Args:
+        mark: the prefix of docs.
+    """
     arrays = [rows.column(f.name).combine_chunks() for f in fields]
     return _PresenceReader(lambda f: data_key(f, mark), None).presence(fields, arrays, len(rows))
 

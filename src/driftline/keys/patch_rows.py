@@ -87,7 +87,11 @@ class Merges:
 def merged_fields(
     fields: Sequence[Field], arrays: Sequence[pa.Array], nodes: Sequence[Node], merges: Merges, mark: str
 ) -> list[pa.Array]:
-    """Merge the columns of a table's or a struct's fields. ``nodes``: the object that each merge has made."""
+    """Merge the columns of a table's or a struct's fields.
+
+    Args:
+        nodes: the object that each merge has made.
+    """
     of_fields: dict[str, list[Node]] = {}
     columns = []
     # One merge decides for all rows whose changes have the same fields, so columns are taken as a whole. Only
@@ -264,7 +268,11 @@ def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -
 
 
 def _merged_texts(texts: Mapping[int, Mapping[str, str]], root: PatchedField) -> list[tuple[str, str]]:
-    """Merge the rest of one row, by path. ``texts``: the texts of each source."""
+    """Merge the rest of one row, by path.
+
+    Args:
+        texts: the texts of each source.
+    """
     row: dict[str, str] = {}
     for source, text_of in texts.items():
         for path, text in text_of.items():
@@ -469,7 +477,11 @@ class MergesRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PatchedRowsOf:
-    """Makes rows of a table from all changes of their keys. ``stored``: reads the table's rows."""
+    """Makes rows of a table from all changes of their keys.
+
+    Attributes:
+        stored: reads the table's rows.
+    """
 
     merger: MergesRows
     stored: StoredRows | None

@@ -72,7 +72,10 @@ class DeletedKeys:
 
 
 def key_texts(fields: Sequence[FieldColumns], rows: pa.Table) -> pa.Array:
-    """Format each row's key as JSON: a list of values, each a kind and a text. ``rows``: columns by id.
+    """Format each row's key as JSON: a list of values, each a kind and a text.
+
+    Args:
+        rows: columns by id.
 
     >>> rows = pa.table({"1": [7, None, None], "2": ["x", "7", None]})
     >>> from driftline.core.schema.types import LONG, STRING
@@ -128,7 +131,11 @@ def nested(struct: Struct, columns: pa.Table) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A file of remembered deletes. ``since``: seconds since 1970; files by other writers count as new."""
+    """A file of remembered deletes.
+
+    Attributes:
+        since: seconds since 1970; files by other writers count as new.
+    """
 
     path: str
     size: int

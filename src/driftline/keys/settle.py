@@ -214,7 +214,8 @@ class LiveRows:
 class TableRows:
     """The rows of a table that were found, numbered from 0.
 
-    ``of_key``: the number of each key's row; -1 for none.
+    Attributes:
+        of_key: the number of each key's row; -1 for none.
     """
 
     found: Sequence[Found]

@@ -242,7 +242,11 @@ class _WithRowsLeft:
 
 @dataclass(frozen=True, slots=True)
 class _LiveRows:
-    """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows."""
+    """Makes the rows of slices that live.
+
+    Attributes:
+        parts: each slice, with the file that names its rows.
+    """
 
     folder: BatchFolder
     parts: LiveParts

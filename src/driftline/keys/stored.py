@@ -113,7 +113,11 @@ class KeyFinder:
     row_id: int | None = None
 
     def find(self, files: Iterable[KeyFile], cache: KeyCache | None = None) -> list[Found]:
-        """The rows of these files that have a key of the batch. ``cache``: of what was read before."""
+        """The rows of these files that have a key of the batch.
+
+        Args:
+            cache: of what was read before.
+        """
         hits: list[Found] = []
         gathered: list[tuple[str, int, pa.Table]] = []
         size = 0
@@ -349,7 +353,10 @@ def no_rows(struct: Struct) -> pa.Table:
 def as_table(rows: pa.Table, struct: Struct, id_of: IdOf, where: str) -> pa.Table:
     """Rows with the columns of ``struct``, whatever their names and types were when they were written.
 
-    ``where``: they are, for messages. Raises DataError for values that the columns do not have.
+    Args:
+        where: they are, for messages.
+
+    Raises DataError for values that the columns do not have.
     """
     stored = {id_of(f): rows.column(i).combine_chunks() for i, f in enumerate(rows.schema)}
     columns = [_column(f, stored, len(rows), id_of, f"{where}: {f.name}") for f in struct.fields]
@@ -464,7 +471,11 @@ class PlacedColumn:
 
 
 def columns_of(struct: Struct, path: Path, mark: str, parent: Path = ()) -> Iterator[PlacedColumn]:
-    """The columns that the field at a path of the data fills. ``mark``: the prefix of docs."""
+    """The columns that the field at a path of the data fills.
+
+    Args:
+        mark: the prefix of docs.
+    """
     for column in by_key(struct.fields, mark).get(path[0], []):
         placed = PlacedColumn((*parent, column.name), column)
         if len(path) == 1:

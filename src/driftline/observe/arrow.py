@@ -67,7 +67,10 @@ class ArrowObserver:
 
 
 def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> RecordShape:
-    """Return the facets that a schema declares. ``empty_names``: include fields without a name.
+    """Return the facets that a schema declares.
+
+    Args:
+        empty_names: include fields without a name.
 
     >>> from driftline.core.schema.types import LONG, Field, List
     >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
@@ -127,7 +130,11 @@ def _mark_record(
 
 
 def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
-    """True if some record has a value in none of the columns. ``nan``: NaN is no value."""
+    """True if some record has a value in none of the columns.
+
+    Args:
+        nan: NaN is no value.
+    """
     return bool(np.logical_and.reduce([array.is_null(nan_is_null=nan) for array in arrays]).any())
 
 

@@ -151,7 +151,9 @@ _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | No
 class FieldDecoders(dict[str, Decode]):
     """Decoders by key, each built on first use; an unknown key has one that takes nothing.
 
-    ``types``: of the values, by key; ``inside``: the decoders for the records of a field, by its key.
+    Args:
+        types: of the values, by key.
+        inside: the decoders for the records of a field, by its key.
     """
 
     def __init__(
@@ -185,8 +187,9 @@ def _unknown(_: bytes | Raw) -> object:
 class Decoder:
     """A decoder of lines; ``decode`` raises one of `REFUSED` for a line that may add to the shape.
 
-    ``doubles``: it drops the text of doubles, so `doubtful` lines must not go to it. ``fields``: decoders of
-    single values, by the key of a record.
+    Attributes:
+        doubles: it drops the text of doubles, so `doubtful` lines must not go to it.
+        fields: decoders of single values, by the key of a record.
     """
 
     decode: Decode
@@ -198,7 +201,11 @@ NOTHING = Decoder(_unknown, False, FieldDecoders.none())  # takes no line
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
-    """Build a decoder of what the walker knows. ``exact``: fractions are judged by their text, slowly."""
+    """Build a decoder of what the walker knows.
+
+    Args:
+        exact: fractions are judged by their text, slowly.
+    """
     builder = _DecoderBuilder(walker, exact)
     rules, fallback = builder.rules, walker.check
 

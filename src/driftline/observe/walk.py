@@ -45,7 +45,11 @@ class Parts:
         return max(valued or self.leaves, default=0), len(valued) > 1
 
     def add(self, value: object, depth: int, whole: bool) -> None:
-        """Add a value. ``whole``: ``{}`` counts as an object, as it lacks required fields."""
+        """Add a value.
+
+        Args:
+            whole: ``{}`` counts as an object, as it lacks required fields.
+        """
         if type(value) is not list:
             if value == {} and not whole:
                 self.empty_records.add(depth)

@@ -158,7 +158,11 @@ def quarantined(frame: DataFrame) -> QuarantinedRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantinedRecords(Source):
-    """The records of a quarantine. ``frame``: their texts and origins."""
+    """The records of a quarantine.
+
+    Attributes:
+        frame: their texts and origins.
+    """
 
     frame: DataFrame
     as_text: bool = True

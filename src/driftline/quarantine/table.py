@@ -66,7 +66,11 @@ def with_feed(table: CatalogTable, state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Rejected records, written but invisible until `commit`. ``rows``: their number."""
+    """Rejected records, written but invisible until `commit`.
+
+    Attributes:
+        rows: their number.
+    """
 
     table: CatalogTable
     transaction: Transaction
@@ -88,8 +92,9 @@ class Staged:
     def withdraw(self, *, tried: bool) -> None:
         """Remove this process's rejects, because another process ingested the batch with rejects of its own.
 
-        ``tried``: this process took the other's rejects for those of an earlier attempt and replaced them, so
-        its own rejects stay.
+        Args:
+            tried: this process took the other's rejects for those of an earlier attempt and replaced them, so
+                its own rejects stay.
         """
         if not self.transaction.visible:
             self.transaction.abandon()

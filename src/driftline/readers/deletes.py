@@ -46,7 +46,8 @@ NO_RECORD = b'""'  # observed in place of a value that is no record, and not eve
 class DeleteFilter:
     """Cuts records that delete down to their ``fields`` of key and order, before they are observed.
 
-    ``condition``: true for records that delete.
+    Attributes:
+        condition: true for records that delete.
     """
 
     condition: Condition
@@ -118,7 +119,11 @@ class DeleteFilter:
         return replace(self, condition=of_message(self.condition, null=False))
 
     def rows(self, batch: pa.RecordBatch, struct: Struct) -> tuple[pa.RecordBatch, pa.Array]:
-        """Cut rows of columns, and flag those that delete. ``struct``: the types, by key."""
+        """Cut rows of columns, and flag those that delete.
+
+        Args:
+            struct: the types, by key.
+        """
         flags = pc.fill_null(holds(self.condition, batch, struct), False)
         arrays = batch.columns
         if pc.any(flags).as_py():
@@ -219,7 +224,11 @@ def _cut_text(text: bytes | Raw, fields: Fields) -> bytes:
 def _cut_columns(
     arrays: Sequence[pa.Array], struct: Struct, fields: Fields, changes: pa.Array
 ) -> list[pa.Array]:
-    """Columns whose other fields are null in rows that delete. ``changes``: the rows, null for those."""
+    """Columns whose other fields are null in rows that delete.
+
+    Args:
+        changes: the rows, null for those.
+    """
     cut = []
     for f, array in zip(struct.fields, arrays, strict=True):
         if f.name not in fields:

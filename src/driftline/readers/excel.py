@@ -59,8 +59,10 @@ def sheet_texts(
 ) -> Iterator[list[bytes]]:
     """The rows of a sheet as texts, in groups: one a row of the sheet, empty where that is no record.
 
-    ``dialect``: tells of the header, and of rows to skip; ``longest``: bytes of a text, at most. ``notes``:
-    gets advice for a person.
+    Args:
+        dialect: tells of the header, and of rows to skip.
+        longest: bytes of a text, at most.
+        notes: gets advice for a person.
     """
     content = _content(split.path)
     sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
@@ -118,7 +120,11 @@ def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[
 
 
 def _text(row: Sequence[Any], names: Sequence[str], moments: set[int]) -> bytes:
-    """A row as JSON; empty if all cells are. ``moments``: columns of which some cells have a time of day."""
+    """A row as JSON; empty if all cells are.
+
+    Args:
+        moments: columns of which some cells have a time of day.
+    """
     if not any(map(_is_filled, row)):
         return b""
     values = [_value(cell, in_moments=i in moments) for i, cell in enumerate(row)]

@@ -36,7 +36,8 @@ _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", 
 class Origin(NamedTuple):
     """The origin of one record: a line of a file, or an offset of a topic's partition.
 
-    ``key``: the key of its message, if the table reads it.
+    Attributes:
+        key: the key of its message, if the table reads it.
     """
 
     source: str | None = None
@@ -55,7 +56,11 @@ class Origin(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A rejected record. ``raw``: its text, or its bytes if they are no text; None for a null value."""
+    """A rejected record.
+
+    Attributes:
+        raw: its text, or its bytes if they are no text; None for a null value.
+    """
 
     origin: Origin
     raw: bytes | None
@@ -100,7 +105,9 @@ PART = "part"  # the column with the number of the part that a line was counted 
 class Rejects:
     """Files of rejects, with the columns of `driftline.readers.rejects.REJECTED`, and perhaps a `PART`.
 
-    ``lines``: the number of lines before each part in its file; ``names``: other names for files.
+    Attributes:
+        lines: the number of lines before each part in its file.
+        names: other names for files.
     """
 
     files: Sequence[AsideFile]
@@ -118,7 +125,11 @@ class Rejects:
         return sum(file.rows for file in self.files)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:
-        """Return tasks that make rows of ``struct``. ``constants``: the values of further columns."""
+        """Return tasks that make rows of ``struct``.
+
+        Args:
+            constants: the values of further columns.
+        """
         sizes, context = [file.size for file in self.files], spark.sparkContext
         shares = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
         totals = [sum(sizes[number] for number in share) for share in shares]
@@ -181,7 +192,9 @@ Numbers: TypeAlias = (
 class Origins(NamedTuple):
     """The origins of several records.
 
-    ``shared``: the part that they have in common; ``numbers``: their lines or offsets, None if unknown.
+    Attributes:
+        shared: the part that they have in common.
+        numbers: their lines or offsets, None if unknown.
     """
 
     shared: Origin
@@ -228,8 +241,9 @@ def _numbers(count: int, numbers: Numbers) -> pa.Array:
 class OriginOfRows:
     """Fills the table's ``column``, if it has one, in rows of a batch; it is sent to tasks.
 
-    ``names``: the fields that the setting asks for; others of the column are null. ``files``: the names of
-    files as a person used them.
+    Attributes:
+        names: the fields that the setting asks for; others of the column are null.
+        files: the names of files as a person used them.
     """
 
     column: Field | None

@@ -169,7 +169,11 @@ def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
 
 
 def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
-    """Group parts to be converted together. ``weigh``: the rows and bytes of a part."""
+    """Group parts to be converted together.
+
+    Args:
+        weigh: the rows and bytes of a part.
+    """
     group: list[T] = []
     rows = size = 0
     for part in parts:

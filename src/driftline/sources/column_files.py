@@ -39,8 +39,10 @@ _HEADS = 32  # readers of which the first rows are looked at for a guess
 class ColumnFiles(Source):
     """Files of columns as one batch.
 
-    ``found``: their readers, or those for a table. ``texts``: the texts in the paths of the files.
-    ``messages``: reads messages in an envelope, if the files may have such.
+    Attributes:
+        found: their readers, or those for a table.
+        texts: the texts in the paths of the files.
+        messages: reads messages in an envelope, if the files may have such.
     """
 
     spark: SparkSession
@@ -85,7 +87,11 @@ class _PartScan(BatchScan):
     def _part_tasks(
         self, reader_of: Callable[[Shares], TaskReader[int, Any, Any, Any]], *, small: bool
     ) -> PartTasks:
-        """Tasks with a share of the parts each. ``small``: one task reads all of a small batch."""
+        """Tasks with a share of the parts each.
+
+        Args:
+            small: one task reads all of a small batch.
+        """
         sizes, context = [part.size for part in self.parts], self.spark.sparkContext
         alone = small and is_small(context, sum(sizes))
         shares = self._shares(sizes, 1 if alone else context.defaultParallelism)

@@ -139,7 +139,9 @@ def _known(path: str) -> bool:
 class Stamp(NamedTuple):
     """The version of a file: two that differ are two versions.
 
-    ``modified``: nanoseconds since 1970; ``mark``: the store's mark of the content, such as an ETag.
+    Attributes:
+        modified: nanoseconds since 1970.
+        mark: the store's mark of the content, such as an ETag.
     """
 
     size: int

@@ -115,7 +115,11 @@ def _is_readable(frame: DataFrame, conf: Mapping[str, str]) -> bool:
 
 @dataclass(slots=True)
 class _RowTexts(PlainTexts):
-    """Rows of a frame as texts of JSON. ``line``: the number, from 1, of the next row in its partition."""
+    """Rows of a frame as texts of JSON.
+
+    Attributes:
+        line: the number, from 1, of the next row in its partition.
+    """
 
     names: Sequence[str]
     line: int = field(default=1)

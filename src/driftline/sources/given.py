@@ -149,6 +149,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
         return [], data
     if hasattr(data, "read"):
         return [_path_of(data)], None
+    # Before lists of records: a mapping or a named tuple is iterable, too.
     if (record := as_record(data)) is not None:
         return [], iter([record])
     if not isinstance(data, Iterable):

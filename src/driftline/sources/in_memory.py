@@ -67,7 +67,11 @@ _ARROW: dict[str, pa.DataType | None] = {
 
 
 class TypedValues(NamedTuple):
-    """Values of one type; null for the others. ``overflow``: the type counts only if it has values."""
+    """Values of one type; null for the others.
+
+    Attributes:
+        overflow: the type counts only if it has values.
+    """
 
     type: Type
     array: pa.Array
@@ -90,7 +94,10 @@ def with_columns(keys: Iterable[tuple[str, Sequence[TypedValues]]]) -> tuple[Str
 
 
 def columns_of(values: Values, path: Path) -> list[TypedValues]:
-    """The columns of some values, one for each type. ``path``: where they are, for errors.
+    """The columns of some values, one for each type.
+
+    Args:
+        path: where they are, for errors.
 
     >>> [(str(c.type), c.array.to_pylist()) for c in columns_of([1, "x", None], ("a",))]
     [('long', [1, None, None]), ('string', [None, 'x', None])]
@@ -243,8 +250,9 @@ Batches: TypeAlias = "Iterator[tuple[Struct, Rows]]"
 class InMemoryReader:
     """Rows of one struct in a temporary file of Arrow's.
 
-    ``sizes``: the bytes of each batch there; ``refused``: the batches whose faulty rows have a file of their
-    own.
+    Attributes:
+        sizes: the bytes of each batch there.
+        refused: the batches whose faulty rows have a file of their own.
     """
 
     struct: Struct
@@ -290,8 +298,11 @@ class InMemoryReader:
 def written(data: Any, room: pathlib.Path | None = None) -> Iterator[list[InMemoryReader]]:
     """The data in temporary files, with a reader for the rows of each struct; at the end they are deleted.
 
-    ``room``: a folder for them, as `place_of` returns it. Raises UsageError for an item that is no record,
-    and for a value that no table has; SetupError if there is no room.
+    Args:
+        room: a folder for them, as `place_of` returns it.
+
+    Raises UsageError for an item that is no record, and for a value that no table has; SetupError if there is
+    no room.
     """
     with folder_in(room) as folder:
         yield _write(_batches(data), folder)
@@ -454,7 +465,11 @@ def _of_series(values: Any, name: str) -> Sequence[TypedValues]:
 
 
 def _declared(as_arrow: Callable[[], Any], name: str, kind: str) -> Sequence[TypedValues]:
-    """A column by its type in Arrow. ``kind``: its type in the frame."""
+    """A column by its type in Arrow.
+
+    Args:
+        kind: its type in the frame.
+    """
     try:
         array = as_arrow()
     except (pa.ArrowException, TypeError, ValueError) as error:

@@ -47,7 +47,10 @@ _TEXT = 8  # bytes of text in one of a packed file, about
 
 @dataclass(frozen=True, kw_only=True)
 class JsonFiles(Source):
-    """Files of JSON lines, or documents, as one batch. ``texts``: the texts in the paths of the files.
+    """Files of JSON lines, or documents, as one batch.
+
+    Attributes:
+        texts: the texts in the paths of the files.
 
     ``workbooks``: they are Excel's, whose rows are read as texts of JSON.
     """
@@ -86,8 +89,9 @@ class JsonFiles(Source):
 class JsonScan(BatchScan):
     """Splits of files of JSON; once observed, they have the numbers of their first lines.
 
-    ``first``: the shape of the first lines, if they were observed; ``advice``: on their sheets, and on
-    documents that were refused.
+    Attributes:
+        first: the shape of the first lines, if they were observed.
+        advice: on their sheets, and on documents that were refused.
     """
 
     spark: SparkSession

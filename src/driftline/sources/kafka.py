@@ -74,8 +74,10 @@ def kafka_json(
 ) -> KafkaJson:
     """A micro-batch with the columns of Spark's Kafka source.
 
-    ``metadata``: these columns go along, as one, which the source fills itself. ``schemas``: each text
-    follows the id of a schema, which adds nothing to the text. ``wire``: values, and keys, are typed.
+    Args:
+        metadata: these columns go along, as one, which the source fills itself.
+        schemas: each text follows the id of a schema, which adds nothing to the text.
+        wire: values, and keys, are typed.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
     return KafkaJson(frame=frame, texts=_Values(schemas, metadata, wire=wire), columns=columns)
@@ -83,7 +85,11 @@ def kafka_json(
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaJson(Source):
-    """Values of Kafka that are JSON. ``frame``: with the columns of Spark's Kafka source."""
+    """Values of Kafka that are JSON.
+
+    Attributes:
+        frame: with the columns of Spark's Kafka source.
+    """
 
     frame: DataFrame
     texts: _Values
@@ -99,9 +105,11 @@ class KafkaJson(Source):
 class _Values:
     """Values of Kafka; a null one is no text, or, with ``nulls``, one that has the message's key alone.
 
-    ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``;
-    ``keys``: so do the keys, as a field of each record. ``wire``: values and keys are typed, and read as
-    texts.
+    Attributes:
+        schemas: each is behind the id of one.
+        metadata: these go along, to the table's column ``own``.
+        keys: so do the keys, as a field of each record.
+        wire: values and keys are typed, and read as texts.
     """
 
     schemas: bool = False
@@ -156,6 +164,7 @@ class _Values:
         """
         values, wrong = texts_of(wire, batch, batch.column(0))
         keys, wrong_keys = key_texts_of(wire, batch)
+        # Of a message with two faults, that of its value is reported.
         wrong = {**wrong_keys, **wrong}
         lines = [NO_RECORD if place in wrong else value for place, value in enumerate(values)]
         texts = with_keys(lines, keys, nulls=self.nulls)
@@ -202,7 +211,11 @@ def _payload(value: bytes | None) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _ReadValues:
-    """The values of a batch, and their texts. ``schemas``: each value is behind the id of one."""
+    """The values of a batch, and their texts.
+
+    Attributes:
+        schemas: each value is behind the id of one.
+    """
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None]

@@ -121,7 +121,8 @@ _HEADS = 100  # records that are looked at for a guess
 def kafka_typed(frame: DataFrame, wire: Wire, metadata: bool = False) -> KafkaTyped:
     """A micro-batch with the columns of Spark's Kafka source.
 
-    ``metadata``: these columns go along, as one, which the source fills itself.
+    Args:
+        metadata: these columns go along, as one, which the source fills itself.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
     return KafkaTyped(frame=frame, wire=wire, metadata=metadata, columns=columns)
@@ -129,7 +130,12 @@ def kafka_typed(frame: DataFrame, wire: Wire, metadata: bool = False) -> KafkaTy
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaTyped(Source):
-    """Values of Kafka. ``frame``: with the columns of Spark's Kafka source; ``metadata``: these go along."""
+    """Values of Kafka.
+
+    Attributes:
+        frame: with the columns of Spark's Kafka source.
+        metadata: these go along.
+    """
 
     frame: DataFrame
     wire: Wire
@@ -196,7 +202,11 @@ class AcceptedValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader(TaskReader["Iterator[pa.RecordBatch]", ValueGroup, AcceptedValues, ObservedRecords]):
-    """Reads typed values of Kafka. ``metadata``: these go to the table's column for them."""
+    """Reads typed values of Kafka.
+
+    Attributes:
+        metadata: these go to the table's column for them.
+    """
 
     wire: Wire
     terms: AdmissionTerms

@@ -52,7 +52,11 @@ _SECOND = 10**9  # nanoseconds
 
 
 class Listed(NamedTuple):
-    """A file in a listing. ``modified``: nanoseconds since 1970, in whole seconds."""
+    """A file in a listing.
+
+    Attributes:
+        modified: nanoseconds since 1970, in whole seconds.
+    """
 
     path: Uri
     size: int
@@ -245,7 +249,8 @@ def matching(source: str) -> Iterator[Path]:
 def _matching(path: Path, steps: Sequence[str], above: frozenset[_Identity] = frozenset()) -> Iterator[Path]:
     """Match the remaining steps of a glob.
 
-    ``above``: the folders that `**` went through, so that links back to one of them end there.
+    Args:
+        above: the folders that `**` went through, so that links back to one of them end there.
     """
     if not steps:
         if S_ISREG(mode(path)):

@@ -89,8 +89,9 @@ def _of_rows(
 ) -> Iterator[Source]:
     """Open Python rows. Records of JSON values are read like JSON lines.
 
-    ``messages``: records are messages in an envelope, which only JSON can spell; ``strings``: texts stay
-    text.
+    Args:
+        messages: records are messages in an envelope, which only JSON can spell.
+        strings: texts stay text.
     """
     has_columns = is_pandas(rows) or is_table(rows)
     with ExitStack() as stack:
@@ -115,7 +116,11 @@ def _of_rows(
 
 
 def of_frame(frame: DataFrame, json_column: str | None = None) -> Source:
-    """Open a Spark DataFrame as one batch. ``json_column``: its column of JSON records."""
+    """Open a Spark DataFrame as one batch.
+
+    Args:
+        json_column: its column of JSON records.
+    """
     return TypedFrames(frames=[("", frame)]) if json_column is None else of_column(frame, json_column)
 
 

@@ -70,7 +70,8 @@ class PlainTexts:
 class JsonFrame(Source):
     """A DataFrame whose rows are texts of JSON, one record each.
 
-    ``frame``: the columns that ``texts`` reads, the text first.
+    Attributes:
+        frame: the columns that ``texts`` reads, the text first.
     """
 
     frame: DataFrame
@@ -117,7 +118,11 @@ AcceptedTexts = tuple["pa.RecordBatch", AcceptedLines]
 
 @dataclass(frozen=True, slots=True)
 class TextReader(TaskReader["Iterator[pa.RecordBatch]", TextGroup, AcceptedTexts, Observation]):
-    """Reads texts in the rows of a frame. ``many``: see `JsonObserver`."""
+    """Reads texts in the rows of a frame.
+
+    Attributes:
+        many: see `JsonObserver`.
+    """
 
     texts: Texts
     terms: AdmissionTerms
@@ -173,7 +178,11 @@ def json_column(frame: DataFrame, column: str) -> JsonFrame:
 
 @dataclass(slots=True)
 class _TextColumn(PlainTexts):
-    """A column of texts. ``line``: the number, from 1, of the next text in its partition."""
+    """A column of texts.
+
+    Attributes:
+        line: the number, from 1, of the next text in its partition.
+    """
 
     column: str
     line: int = field(default=1)

@@ -32,7 +32,10 @@ __all__ = ["ColumnStatistics", "DriftedField", "Stats", "stats"]
 def stats(
     table: CatalogTable, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Stats:
-    """The statistics of a table. ``exact``: with a scan of its rows.
+    """The statistics of a table.
+
+    Args:
+        exact: with a scan of its rows.
 
     A table all of whose records wait in quarantine does not exist yet, and has only their numbers. Raises
     UsageError if there is neither.

@@ -40,7 +40,8 @@ PLAIN = "first-sight"
 def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
     """The versions of the schema, oldest first.
 
-    ``samples``: by column id, a value of the batch that brought the column.
+    Args:
+        samples: by column id, a value of the batch that brought the column.
     """
     for entry in history.entries:
         rules = {rule.path: rule for rule in entry.record.rules}
@@ -109,8 +110,10 @@ def build(
 ) -> Stats:
     """The statistics of the table ``name``.
 
-    ``mark``: the prefix of evolved columns' docs; ``fields``: the drifted ones; ``inputs``: metadata,
-    history, scans.
+    Args:
+        mark: the prefix of evolved columns' docs.
+        fields: the drifted ones.
+        inputs: metadata, history, scans.
     """
     metadata, scanned = inputs.metadata, inputs.exact
     origins = added(inputs.history) if inputs.history else {}
@@ -174,7 +177,8 @@ def _number(
 ) -> None:
     """Add the numbers of a column and of those inside it.
 
-    ``rows``: it has one value a row, unlike in a list.
+    Args:
+        rows: it has one value a row, unlike in a list.
     """
     inside = children(f.type)
     single = rows and isinstance(f.type, Primitive | Struct)

@@ -124,7 +124,8 @@ class Own:
 def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
     """The own values of each column, in files that have the columns.
 
-    ``values``: all values, by column id.
+    Args:
+        values: all values, by column id.
 
     >>> from driftline.core.schema.types import LONG, STRING
     >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))
@@ -262,7 +263,8 @@ def exact(
 ) -> Exact:
     """Scan the rows of ``frame`` for the counts of all columns, and the own values of ``drifted`` fields.
 
-    ``progress``: called with the present step.
+    Args:
+        progress: called with the present step.
     """
     places = list(_inside(schema.struct, (), (), (), None))
     with configured(frame.sparkSession, LOOK):
@@ -326,7 +328,8 @@ def _passes(work: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[lis
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
     """One row for each element of the lists at the end of the chains, side by side, and the names of these.
 
-    ``paths``: the columns to keep; all others are left out, for they make Spark slow.
+    Args:
+        paths: the columns to keep; all others are left out, for they make Spark slow.
     """
     frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}
@@ -362,6 +365,7 @@ def _measures(i: int, type_: Type, x: str) -> Iterator[str]:
     yield f"count({x}) as n{i}"
     yield f"first({_text(type_, x)}, true) as s{i}"
     if isinstance(type_, List | Map):
+        # Outside of ANSI mode, `size` of null is -1.
         yield f"sum(if({x} is null, null, size({x}))) as z{i}"
     elif isinstance(type_, Primitive) and type_.name not in _WITHOUT_BOUNDS:
         yield f"approx_count_distinct({x}) as d{i}"
@@ -378,6 +382,7 @@ def _numbers(row: Row, i: int, type_: Type, records: int) -> Numbers:
             sample=sample,
             distinct=0 if isinstance(type_, Primitive) and not values else None,
         )
+    # The estimate of distinct values may exceed the number of all values.
     low, high = (shown(row[f"{side}{i}"], type_) for side in "lh")
     return Numbers(
         values, records, False, low, high, _is_cut(low), _is_cut(high), min(row[f"d{i}"], values),
@@ -386,6 +391,7 @@ def _numbers(row: Row, i: int, type_: Type, records: int) -> Numbers:
 
 
 def _is_cut(value: object) -> bool:
+    # Spark has cut it, or it is exactly so long: then the bound only looks less exact than it is.
     return isinstance(value, str) and len(value) == _TEXT
 
 

@@ -36,7 +36,11 @@ class LakeStatsJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LakeStats(Shown):
-    """The statistics of a lake's tables, by name. ``at``: when they were looked at, in milliseconds."""
+    """The statistics of a lake's tables, by name.
+
+    Attributes:
+        at: when they were looked at, in milliseconds.
+    """
 
     lake: str
     tables: tuple[Stats, ...]

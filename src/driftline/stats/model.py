@@ -40,7 +40,11 @@ def fits(text: str, pattern: str) -> bool:
 
 
 class ColumnJson(TypedDict):
-    """A column, at any depth. ``evolved_from``: the field whose values it holds."""
+    """A column, at any depth.
+
+    Attributes:
+        evolved_from: the field whose values it holds.
+    """
 
     path: str
     id: int
@@ -142,7 +146,11 @@ class StatsJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """A column, at any depth. ``key``: that of the data whose values it holds, if it evolved from it."""
+    """A column, at any depth.
+
+    Attributes:
+        key: that of the data whose values it holds, if it evolved from it.
+    """
 
     path: Path
     id: int
@@ -216,7 +224,8 @@ class TypeShare:
 class DriftedField:
     """A field whose values came in several types, by its column's path with its own key as the last step.
 
-    ``keys``: its path by keys of the data, which it may share with another place.
+    Attributes:
+        keys: its path by keys of the data, which it may share with another place.
     """
 
     path: Path

@@ -186,7 +186,11 @@ class TaskResult(Generic[T]):
 
 
 class RowTasks(Protocol):
-    """Tasks that make a batch's rows. ``results``: the results of the tasks; None before they have run."""
+    """Tasks that make a batch's rows.
+
+    Attributes:
+        results: the results of the tasks; None before they have run.
+    """
 
     results: list[TaskResult[Any]] | None
 
@@ -230,7 +234,11 @@ class RowTasks(Protocol):
 
 @dataclass(slots=True)
 class PartTasks:
-    """Tasks over numbered parts. ``sizes``: the approximate bytes that each reads."""
+    """Tasks over numbered parts.
+
+    Attributes:
+        sizes: the approximate bytes that each reads.
+    """
 
     spark: SparkSession
     sizes: Sequence[int]

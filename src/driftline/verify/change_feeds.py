@@ -295,7 +295,8 @@ def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) 
 def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | None]) -> str | None:
     """The position of a truncate of the source's table; None for any other message.
 
-    ``position_of``: that of Debezium's `source`.
+    Args:
+        position_of: that of Debezium's `source`.
     """
     match envelope:
         case "auto":

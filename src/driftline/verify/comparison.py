@@ -47,8 +47,9 @@ class Listless:
     def lost(self, first: Mapping[tuple[str, Path], SourcePlace] | None) -> Iterator[MissingRecords]:
         """The values for which the table had columns.
 
-        ``first``: by file and path, the place of the first list with a value; None: a source's columns are
-        the table's.
+        Args:
+            first: by file and path, the place of the first list with a value; None: a source's columns are
+                the table's.
         """
 
         def had_column(place: SourcePlace) -> bool:
@@ -66,7 +67,11 @@ class Listless:
 def lost_lists(
     unproven: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
 ) -> RDD[MissingRecords]:
-    """The records whose lists had a column in the table. ``typed``: a source's columns are the table's."""
+    """The records whose lists had a column in the table.
+
+    Args:
+        typed: a source's columns are the table's.
+    """
     if typed:
         return unproven.flatMap(lambda x: x.lost(None))
     paths: dict[str, set[Path]] = {}
@@ -160,7 +165,11 @@ _Keyed = tuple[tuple[int, int], Any]  # by the key, and the side that it is of
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of the comparison, the same for both sides. ``schema``: as JSON text."""
+    """The terms of the comparison, the same for both sides.
+
+    Attributes:
+        schema: as JSON text.
+    """
 
     schema: str
     mark: str

@@ -55,7 +55,8 @@ class Unreadable(Exception):
 def unwrapped(reads: RDD[Read], row_key: RowKey, *, truncated: bool = False) -> RDD[Read]:
     """The records of a source; those in the messages of one, if they come in an envelope.
 
-    ``truncated``: the table knows of a truncate; else such a message must be in quarantine.
+    Args:
+        truncated: the table knows of a truncate; else such a message must be in quarantine.
     """
     return reads.flatMap(partial(records_in, row_key, truncated=truncated)) if row_key.envelope else reads
 
@@ -69,7 +70,8 @@ def last_truncate(reads: RDD[Read], row_key: RowKey) -> str:
 def _truncate_in(row_key: RowKey, read: Read, *, snapshots: bool = True) -> str:
     """The position of the truncate that a message is; empty for any other.
 
-    ``snapshots``: the last record of a complete snapshot is one too, if the table reconciles.
+    Args:
+        snapshots: the last record of a complete snapshot is one too, if the table reconciles.
     """
     message = read.record
     if message is None or row_key.soft or row_key.order_by != (POSITION,):

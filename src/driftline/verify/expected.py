@@ -53,7 +53,8 @@ Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
 class ColumnShape:
     """The type that a column is compared by: a list by its element, a struct by its fields.
 
-    ``levels``: the depth of the column's own type.
+    Attributes:
+        levels: the depth of the column's own type.
     """
 
     type: pa.DataType
@@ -105,7 +106,11 @@ def copies_in(record: TableStruct) -> Copies:
 def fingerprints(
     shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int, copies: Copies = ()
 ) -> bytes:
-    """The fingerprints of the rows, in order. ``copies``: those in their columns."""
+    """The fingerprints of the rows, in order.
+
+    Args:
+        copies: those in their columns.
+    """
     columns = _without(copies, columns)
     size = sum(column.get_total_buffer_size() for column in columns)  # nbytes reads offsets: see _add
     step = max(1, rows * _SLICE // max(size, 1))
@@ -234,7 +239,12 @@ _EXACT, _TINY, _NEGATIVE = 2**53, 1e-290, re.compile(rb"[0-9][eE]-")
 
 
 class Fingerprinted(NamedTuple):
-    """Fingerprints of lines. ``places``: of the lines that have one; ``others``: of those without."""
+    """Fingerprints of lines.
+
+    Attributes:
+        places: of the lines that have one.
+        others: of those without.
+    """
 
     fingerprints: bytes
     places: list[int]
@@ -244,7 +254,8 @@ class Fingerprinted(NamedTuple):
 class ExpectedRows:
     """A maker of fingerprints of lines, for a table's columns and their ``shapes``.
 
-    ``left_out``: paths of keys whose values are not compared.
+    Args:
+        left_out: paths of keys whose values are not compared.
     """
 
     def __init__(
@@ -282,7 +293,8 @@ def _has_copies(shape: ColumnShape) -> bool:
 class _DoubtfulLines:
     """The ``places`` of lines whose records may be another row than expected.
 
-    ``strictly``: a long number may be text too, which its double cannot show.
+    Args:
+        strictly: a long number may be text too, which its double cannot show.
     """
 
     def __init__(self, lines: Sequence[bytes], *, strictly: bool) -> None:
@@ -349,7 +361,11 @@ class _RecordFields:
     def columns(
         self, records: Sequence[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
     ) -> list[pa.Array]:
-        """The columns that these objects are. ``owners``: the places of their lines."""
+        """The columns that these objects are.
+
+        Args:
+            owners: the places of their lines.
+        """
         out: list[Any] = [None] * len(self._types)
         for value, f in self._fields:
             for place, column in f.columns([*map(value, records)], owners, doubts):

@@ -77,7 +77,8 @@ class SourcePlace:
 class Read:
     """A record of a file; None, with the bytes and a reason, if they are no record.
 
-    ``message``: that in whose envelope it came; one that cannot be read is the record itself, with a reason.
+    Attributes:
+        message: that in whose envelope it came; one that cannot be read is the record itself, with a reason.
     """
 
     place: SourcePlace
@@ -91,9 +92,12 @@ class Read:
 class FilePart:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
-    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV;
-    ``records``: the keys that lead to the list of records in each document of JSON. ``own_signs``: numbers in
-    cells are read by the dialect, not by the table's settings.
+    Attributes:
+        size: bytes on disk.
+        longest: bytes that a record of JSON may have.
+        dialect: of CSV.
+        records: the keys that lead to the list of records in each document of JSON.
+        own_signs: numbers in cells are read by the dialect, not by the table's settings.
     """
 
     file: str
@@ -154,7 +158,8 @@ def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:
 def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]:
     """The records of the part, and its texts that are none, in order.
 
-    ``lines``: of JSON, only the records that begin in these lines.
+    Args:
+        lines: of JSON, only the records that begin in these lines.
     """
     if part.fmt == "csv":
         for row in _csv(part.file, part.dialect):

@@ -122,7 +122,8 @@ def _rank(type_: str) -> int:
 class ChangeReader:
     """Reads keys, orders and deletes by the settings of a table.
 
-    ``kinds``: of each field of the order, None where the table has no column of it.
+    Attributes:
+        kinds: of each field of the order, None where the table has no column of it.
     """
 
     row_key: RowKey
@@ -384,8 +385,9 @@ class FoldTally:
 class KeyedFold:
     """The fold of a source by the key of a table.
 
-    ``files``: the source's, in the order of their ingest; ``truncate``: the position of the last truncate in
-    it, empty without one.
+    Attributes:
+        files: the source's, in the order of their ingest.
+        truncate: the position of the last truncate in it, empty without one.
     """
 
     comparison: Comparison

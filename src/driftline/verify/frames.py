@@ -38,7 +38,8 @@ def rows(
 ) -> RDD[dict[str, Any]]:
     """The rows, by the columns' names or by these. The session's time zone must be UTC while this is called.
 
-    ``chosen``: filters the rows' batches in tasks; only for columns that Arrow takes.
+    Args:
+        chosen: filters the rows' batches in tasks; only for columns that Arrow takes.
     """
     schema = df.schema
     df = df.toDF(*(f"c{i}" for i in range(len(schema))))  # names may hold anything

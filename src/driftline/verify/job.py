@@ -200,7 +200,11 @@ def verify(
 
 
 def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
-    """The settings by which values are read. ``by_file``: the properties by which each file is."""
+    """The settings by which values are read.
+
+    Args:
+        by_file: the properties by which each file is.
+    """
     properties, signs = table.properties, {CsvDialect.of(merged).signs for merged in by_file.values()}
     is_resolved = any(key.startswith("driftline.resolved.") for key in properties)
     if is_resolved:  # `resolve` reads texts by the table's signs, whatever their files had
@@ -230,7 +234,11 @@ def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str])
 def _tasks(
     spark: SparkSession, by_file: Mapping[str, Mapping[str, str]], fmt: str, *, own_signs: bool
 ) -> list[list[FilePart]]:
-    """The parts of text files that each task reads; none for others. ``by_file``: properties to read by."""
+    """The parts of text files that each task reads; none for others.
+
+    Args:
+        by_file: properties to read by.
+    """
     if fmt not in TEXTS:
         return []
     pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]
@@ -258,7 +266,8 @@ def _values_in_paths(
 ) -> Mapping[str, Any]:
     """The values in the paths of the sources (Hive's partitions); empty if there are none.
 
-    ``by_file``: properties to read by.
+    Args:
+        by_file: properties to read by.
     """
     if fmt == PICKLED:
         return {}

@@ -61,7 +61,8 @@ _STRUCTURE = json.JSONDecoder(parse_float=str, parse_int=str)
 def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
     """The one JSON object that the text is; of duplicate keys the last counts. Raises MalformedText.
 
-    ``errors``: the treatment of bytes that are not UTF-8.
+    Args:
+        errors: the treatment of bytes that are not UTF-8.
 
     >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
     {'a': Decimal('1.50'), 'b': [2]}

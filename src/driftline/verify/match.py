@@ -397,7 +397,8 @@ def unpacked(payload: bytes) -> Any:
 class MissingRecords:
     """``n`` equal records that no row holds, the first at ``place``; ``record`` None for other texts.
 
-    ``differences``: from the nearest row, if one is known.
+    Attributes:
+        differences: from the nearest row, if one is known.
     """
 
     place: SourcePlace

@@ -169,7 +169,9 @@ Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
 class TableColumn:
     """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
 
-    ``defaults``: what a record without a value may have got, now or earlier."""
+    Attributes:
+        defaults: what a record without a value may have got, now or earlier.
+    """
 
     name: str
     dim: int
@@ -197,7 +199,12 @@ class TableColumn:
 
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
-        """The column of this type. ``prefix``: of marks; ``defaults``: of nested fields, by id."""
+        """The column of this type.
+
+        Args:
+            prefix: of marks.
+            defaults: of nested fields, by id.
+        """
         dim, base = peel(type_)
         match base:
             case Struct():
@@ -213,8 +220,9 @@ class TableColumn:
 class TableStruct:
     """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
 
-    ``lists``: the names of those that hold lists, by key. ``rest``: the
-    name of the column for what has no other.
+    Attributes:
+        lists: the names of those that hold lists, by key.
+        rest: the name of the column for what has no other.
     """
 
     columns: dict[str, tuple[str, TableColumn]]
@@ -223,7 +231,12 @@ class TableStruct:
 
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
-        """The columns of a struct. ``prefix``: of marks; ``defaults``: of all fields, by id."""
+        """The columns of a struct.
+
+        Args:
+            prefix: of marks.
+            defaults: of all fields, by id.
+        """
         rest_field = rest_column(struct)
         out = cls({}, rest=rest_field.name if rest_field is not None else None)
         for f in struct.fields:
@@ -251,9 +264,11 @@ _HUGE = 400  # digits
 class Slot:
     """All columns of one key path together.
 
-    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text,
-    and instants, which seed rule 10 mixes, cannot be told apart by position here, so they all meet.
-    ``default``: a record without a value may have got one, so that it says nothing here.
+    Attributes:
+        coarse: numbers meet as 0 exact ones, 1 doubles, 2 floats.
+        timeless: numbers, as such or as text, and instants, which seed rule 10 mixes, cannot be told apart by
+            position here, so they all meet.
+        default: a record without a value may have got one, so that it says nothing here.
     """
 
     kinds: set[str] = field(default_factory=set)
@@ -268,7 +283,8 @@ class Slot:
     def of(cls, struct: Struct, record: TableStruct, floats: int = 0) -> Slot:
         """The slot of a struct.
 
-        ``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for text.
+        Args:
+            floats: 2 for a source with typed floats, 1 with typed doubles, 0 for text.
         """
         out = cls()
         out._add(struct, record, False)

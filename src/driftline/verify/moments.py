@@ -16,8 +16,9 @@ from typing import Literal
 class FarMoment:
     """A date or timestamp before the year 1 or after 9999, where Python's own types end.
 
-    ``count``: of a ``date`` the days since 1970, else the microseconds: of an ``instant``, or of a timestamp
-    ``without zone``.
+    Attributes:
+        count: of a ``date`` the days since 1970, else the microseconds: of an ``instant``, or of a timestamp
+            ``without zone``.
     """
 
     kind: Literal["date", "instant", "without zone"]

@@ -39,7 +39,9 @@ _MARKS = "version", "legacyDateTime", "legacyINT96", "timeZone", "sql.parquet.ro
 class OldDays:
     """A file's old calendar.
 
-    ``days``: its dates and timestamps follow it; ``int96``: Parquet's old timestamps do.
+    Attributes:
+        days: its dates and timestamps follow it.
+        int96: Parquet's old timestamps do.
     """
 
     days: bool
@@ -151,8 +153,9 @@ def floats_in(path: str, fmt: str) -> int:
 class _Kind(NamedTuple):
     """The facts that a file states about a leaf.
 
-    ``old``: the calendar by which its days are counted, if not today's; ``word``: its bytes are a word of an
-    ENUM.
+    Attributes:
+        old: the calendar by which its days are counted, if not today's.
+        word: its bytes are a word of an ENUM.
     """
 
     int96: bool = False
@@ -223,7 +226,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
     """The values of a column.
 
-    ``fine``: the same, its old timestamps in nanoseconds; ``kinds``: the file's, leaf by leaf.
+    Args:
+        fine: the same, its old timestamps in nanoseconds.
+        kinds: the file's, leaf by leaf.
     """
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
@@ -521,7 +526,8 @@ def _uuid(value: Any) -> str:
 class AvroSchema:
     """A converter of values to plain ones, by their schema.
 
-    ``old``: by which calendar its days are counted, if not today's.
+    Args:
+        old: by which calendar its days are counted, if not today's.
     """
 
     def __init__(self, old: OldDays | None = None) -> None:

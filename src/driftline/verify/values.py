@@ -85,13 +85,18 @@ class SignedCell(Cell):
 class ValueSettings:
     """The settings of a table that determine how its values are read.
 
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
-    ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
-    were folded into a type that somebody chose, so that a text may be what it spells, and a number an
-    instant. ``comma``: the decimal sign of CSV's numbers is a comma; ``thousands``: the sign between their
-    thousands, if there is one. ``empty_names``: the empty key is kept. ``patterns``: those of texts that are
-    dates, by key path; ``written``: those of the field. ``mixed_signs``: files differ in the signs of
-    numbers.
+    Attributes:
+        unit: its epoch unit, None where it was not set.
+        offsets: strings with any offset are instants.
+        units: epoch units of key paths, dotted, without steps for elements of lists.
+        resolved: fields were folded into a type that somebody chose, so that a text may be what it spells,
+            and a number an instant.
+        comma: the decimal sign of CSV's numbers is a comma.
+        thousands: the sign between their thousands, if there is one.
+        empty_names: the empty key is kept.
+        patterns: those of texts that are dates, by key path.
+        written: those of the field.
+        mixed_signs: files differ in the signs of numbers.
     """
 
     unit: str | None = None
@@ -253,7 +258,8 @@ def _printed(x: float, text: str) -> bool:
 def is_nothing(v: Any, *, empty_names: bool = False) -> bool:
     """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5).
 
-    ``empty_names``: it does, as in a map, of whose keys it is one.
+    Args:
+        empty_names: it does, as in a map, of whose keys it is one.
     """
     if v is None:
         return True
@@ -430,7 +436,8 @@ _IN: dict[str, Callable[[Any, Any, ValueSettings], bool]] = {
 def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if a column holds the scalar ``v`` exactly, or by a lawful conversion.
 
-    ``stored``: what was read of the column, which is of ``type_``.
+    Args:
+        stored: what was read of the column, which is of ``type_``.
     """
     if settings.resolved and isinstance(v, SignedCell) and holds(type_, stored, Cell(v), settings):
         return True  # read by the table's signs, as `resolve` reads it

@@ -95,9 +95,13 @@ Steps: TypeAlias = "tuple[str | int, ...]"
 class RowDifference:
     """A difference between a row and a record.
 
-    ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it.
-    ``invented``: a column holds something that does not come from it. ``unproven``: a list without a value is
-    missing, which is lawful if its column is younger than the row (2.4).
+    Attributes:
+        steps: keys, and positions in lists.
+        value: the record's.
+        lost: no column holds it.
+        invented: a column holds something that does not come from it.
+        unproven: a list without a value is missing, which is lawful if its column is younger than the row
+            (2.4).
     """
 
     steps: Steps

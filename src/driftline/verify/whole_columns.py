@@ -105,7 +105,9 @@ def _keys(pieces: Iterable[Piece]) -> np.ndarray[Any, Any]:
 def scattered(kind: int, keys: bytes, packed_places: bytes, buckets: int) -> list[tuple[int, Piece]]:
     """Cut a piece by its fingerprints (``keys``) into ``buckets``, so that equal ones meet in one.
 
-    ``kind``: of the records; ``packed_places``: their places, if known.
+    Args:
+        kind: of the records.
+        packed_places: their places, if known.
     """
     if buckets == 1 or kind == OTHER:
         return [(0, (kind, keys, packed_places))]
@@ -131,7 +133,11 @@ Task = Sequence[tuple[int, FilePart]]
 
 @dataclass(frozen=True)
 class Fingerprinter:
-    """A maker of fingerprints of parts and of rows, in tasks. ``names``: the table's columns as they come."""
+    """A maker of fingerprints of parts and of rows, in tasks.
+
+    Attributes:
+        names: the table's columns as they come.
+    """
 
     terms: Terms
     names: tuple[str, ...]

@@ -120,7 +120,9 @@ def _value(cell: Any, moment: bool) -> Any:
 class _Workbook:
     """An open workbook. Tags go by their local names: those of strict workbooks have another namespace.
 
-    ``sheets``: the parts of worksheets, by name; ``formats``: the formats of numbers, by style.
+    Attributes:
+        sheets: the parts of worksheets, by name.
+        formats: the formats of numbers, by style.
     """
 
     archive: ZipFile

@@ -52,7 +52,11 @@ class FileMetrics:
 
 
 class Leaf(NamedTuple):
-    """A column that holds values itself. ``path``: the fields that lead to it; empty inside a list or map."""
+    """A column that holds values itself.
+
+    Attributes:
+        path: the fields that lead to it; empty inside a list or map.
+    """
 
     id: int
     type: Primitive
@@ -62,8 +66,9 @@ class Leaf(NamedTuple):
 class MetricsCollector:
     """Collects, while a file is written, the metrics that its footer lacks.
 
-    ``struct``: the columns, with their ids; ``modes``: by id ``none``, ``counts``, ``truncate(n)`` or
-    ``full``.
+    Args:
+        struct: the columns, with their ids.
+        modes: by id ``none``, ``counts``, ``truncate(n)`` or ``full``.
     """
 
     def __init__(self, struct: Struct, modes: Mapping[int, str]) -> None:
@@ -177,7 +182,11 @@ def _leaves_of(type_: Type, path: tuple[str, ...] | None, id_: int = 0) -> Itera
 def _column(
     batch: pa.RecordBatch, path: tuple[str, ...], columns: dict[tuple[str, ...], pa.Array]
 ) -> pa.Array:
-    """Return a column by path, null where the struct around it is null. ``columns``: a cache."""
+    """Return a column by path, null where the struct around it is null.
+
+    Args:
+        columns: a cache.
+    """
     if path not in columns:
         *above, name = path
         columns[path] = (

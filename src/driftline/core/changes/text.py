@@ -301,7 +301,11 @@ class LayoutReader(TypeReader):
     """Reads the layout of files."""
 
     def term(self, or_else: str = "") -> Term:
-        """Read a column, or a transform of one. ``or_else``: the end of the hint if it is neither."""
+        """Read a column, or a transform of one.
+
+        Args:
+            or_else: the end of the hint if it is neither.
+        """
         token = self.now
         path = self.path()
         if not self.got("("):
@@ -427,8 +431,11 @@ def sort_key(
 ) -> SortKey:
     """The sort key of a term; in a format with expressions a transform is the function of that name.
 
-    ``source_of``: the id of a term's column. ``parts_of``: None if the format has no expressions. Raises
-    DataError, UsageError for a term the table cannot be sorted by.
+    Args:
+        source_of: the id of a term's column.
+        parts_of: None if the format has no expressions.
+
+    Raises DataError, UsageError for a term the table cannot be sorted by.
     """
     term = sort_term.term
     if isinstance(term, Term) and (parts_of is None or term.transform == IDENTITY):

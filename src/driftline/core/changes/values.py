@@ -180,7 +180,8 @@ class SetDefault:
 class SetDoc:
     """Change the comment. The mark of an evolved column stays, unless the comment has a mark of its own.
 
-    ``before``: the former comment, if known.
+    Attributes:
+        before: the former comment, if known.
     """
 
     path: Path
@@ -218,7 +219,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class SortTerm:
-    """A sort key. ``term``: a text is an expression of DuckDB's."""
+    """A sort key.
+
+    Attributes:
+        term: a text is an expression of DuckDB's.
+    """
 
     term: Term | str
     descending: bool = False

@@ -61,7 +61,11 @@ def kind(type_: Type) -> Hashable:
 
 
 def union(types: Sequence[Type], prefix: str = MARK) -> MergedField:
-    """Merge types of one kind into one. ``prefix``: the mark of columns not named by their key."""
+    """Merge types of one kind into one.
+
+    Args:
+        prefix: the mark of columns not named by their key.
+    """
     dim, base = peel(types[0])
     bases = [peel(type_)[1] for type_ in types]
     match base:
@@ -175,7 +179,12 @@ class FieldSite:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The plan of a fold. ``path``: the field's path by keys of the data; ``merged``: its one column."""
+    """The plan of a fold.
+
+    Attributes:
+        path: the field's path by keys of the data.
+        merged: its one column.
+    """
 
     path: Path
     merged: MergedField
@@ -185,7 +194,8 @@ class Resolution:
     def before(self, schema: Schema, remainder: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
         """Return the columns to create, each with its parent's path.
 
-        ``remainder``: by site, the names of columns that keep values.
+        Args:
+            remainder: by site, the names of columns that keep values.
         """
         return [
             (site.parent, column)
@@ -215,8 +225,10 @@ def resolution(
 ) -> Resolution:
     """Find the field at ``path`` of the data, and its columns that convert to ``to``.
 
-    ``pattern``: the pattern of its texts, if they are dates. Raises UsageError if there is no such field, or
-    nothing to fold.
+    Args:
+        pattern: the pattern of its texts, if they are dates.
+
+    Raises UsageError if there is no such field, or nothing to fold.
     """
     settings = settings or Settings()
     keys = tuple(step for step in path if step != "element") or path
@@ -296,7 +308,11 @@ def _values_in(types: Sequence[Type]) -> list[Type]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A struct that contains the field. ``parent``: its path in the schema."""
+    """A struct that contains the field.
+
+    Attributes:
+        parent: its path in the schema.
+    """
 
     parent: Path
     family: SiblingGroup

@@ -37,7 +37,9 @@ from driftline.core.settings.fields import Contract
 class SiblingGroup:
     """A field's columns in one struct, or in several structs of one field.
 
-    ``key``: the field's exact key. ``apart``: it has other columns for other keys of its objects.
+    Attributes:
+        key: the field's exact key.
+        apart: it has other columns for other keys of its objects.
     """
 
     key: str
@@ -132,7 +134,11 @@ class MergedMember:
 
 @dataclass(frozen=True, slots=True)
 class DriftedColumns:
-    """A field with several columns, and its merged type. ``path``: by keys of the data."""
+    """A field with several columns, and its merged type.
+
+    Attributes:
+        path: by keys of the data.
+    """
 
     path: Path
     columns: tuple[Field, ...]
@@ -143,7 +149,9 @@ class DriftedColumns:
 class DriftedPlace:
     """The place of a drifted field.
 
-    ``path``: the columns' struct, and the field's key; ``keys``: the same by keys of the data alone.
+    Attributes:
+        path: the columns' struct, and the field's key.
+        keys: the same by keys of the data alone.
     """
 
     path: Path
@@ -190,7 +198,12 @@ class FieldMerger:
     drifted: list[DriftedColumns] = field(default_factory=list)
 
     def record(self, structs: Sequence[Struct], parent: Path = (), keys: Path = ()) -> MergedField:
-        """Merge a record from all of its columns. ``parent``: its path; ``keys``: the same without lists."""
+        """Merge a record from all of its columns.
+
+        Args:
+            parent: its path.
+            keys: the same without lists.
+        """
         parts = [
             part for family in families(structs, self.mark) for part in self._parts(family, parent, keys)
         ]
@@ -316,7 +329,8 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
 class ColumnOrigin:
     """The origin of the leaf column at ``column``: the values of these types in the field at ``path``.
 
-    ``exact``: they have the column's type, so nothing is converted.
+    Attributes:
+        exact: they have the column's type, so nothing is converted.
     """
 
     column: Path
@@ -368,7 +382,9 @@ def _of_column(column: ColumnRoute, schema_path: Path, path: Path) -> Iterator[C
 class Fields:
     """The fields of a table's record, or inside one of its fields, by their keys in the data.
 
-    ``types``: of the columns; ``mark``: the prefix of docs of evolved ones.
+    Args:
+        types: of the columns.
+        mark: the prefix of docs of evolved ones.
 
     >>> from driftline.core.schema.naming import MARK
     >>> from driftline.core.schema.types import LONG, STRING, Field

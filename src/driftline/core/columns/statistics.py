@@ -33,7 +33,12 @@ class SeenInJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """One commit that added records. ``at``: milliseconds; ``id``: None if another writer made it."""
+    """One commit that added records.
+
+    Attributes:
+        at: milliseconds.
+        id: None if another writer made it.
+    """
 
     at: int
     id: str | None

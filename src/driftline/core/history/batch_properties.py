@@ -33,7 +33,8 @@ class BatchIsInError(Exception):
 class Captured:
     """The last micro-batch of a capture that a table has: ``epoch`` of the checkpoint ``stream``.
 
-    ``contents``: what it was made of; empty where an earlier version brought it.
+    Attributes:
+        contents: what it was made of; empty where an earlier version brought it.
     """
 
     stream: str
@@ -61,9 +62,12 @@ class Captured:
 class Token:
     """Micro-batch ``epoch`` of the stream that its checkpoint knows as ``stream``, in the capture ``name``.
 
-    ``table``: the uuid of the capture's table, None while there is none. ``tried``: an earlier attempt may
-    have left rejects behind. ``contents``: what the batch is made of; ``files``: the fingerprints of its
-    files. ``follows``: another checkpoint, whose batches this one goes on from.
+    Attributes:
+        table: the uuid of the capture's table, None while there is none.
+        tried: an earlier attempt may have left rejects behind.
+        contents: what the batch is made of.
+        files: the fingerprints of its files.
+        follows: another checkpoint, whose batches this one goes on from.
     """
 
     name: str
@@ -93,7 +97,11 @@ class Token:
         return {PREFIX + self.name: f"{self.stream}:{self.epoch}"}
 
     def marks(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The properties that the table gets with the batch. ``before``: those that it has."""
+        """The properties that the table gets with the batch.
+
+        Args:
+            before: those that it has.
+        """
         if not self.contents:
             return self.properties
         last = Captured.of(self.name, before)
@@ -126,8 +134,9 @@ class Token:
 def check_table(capture: str, expected: str | None, name: str, uuid: str | None) -> None:
     """Raise DataError if the table ``name`` is not the one that a capture began with.
 
-    ``expected``: the uuid of that one, None while there is none; ``uuid``: that of the present one, None if
-    there is no table.
+    Args:
+        expected: the uuid of that one, None while there is none.
+        uuid: that of the present one, None if there is no table.
     """
     if expected not in (None, uuid):
         became = "was dropped" if uuid is None else "is another one than at the last batch"

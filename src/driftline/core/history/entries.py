@@ -55,7 +55,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """A recorded author. ``by``: batch, alter, resolve, promote or undo.
+    """A recorded author.
+
+    Attributes:
+        by: batch, alter, resolve, promote or undo.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
     ``counts``: of a batch of changes by key, its records by what became of them.
@@ -190,8 +193,10 @@ class Version:
 class Versions:
     """The known past of a table.
 
-    ``versions``: one for each change of its definition, oldest first, and the current one; ``schemas``: all
-    known ones, by id; ``whole``: the first version is the table's very first.
+    Attributes:
+        versions: one for each change of its definition, oldest first, and the current one.
+        schemas: all known ones, by id.
+        whole: the first version is the table's very first.
     """
 
     versions: tuple[Version, ...]
@@ -292,8 +297,10 @@ class Entry:
 def entries(versions: Sequence[Version], schemas: Mapping[int, Schema], *, complete: bool) -> list[Entry]:
     """The changes, oldest first.
 
-    ``versions``: the known ones, oldest first; ``schemas``: all schemas by id; ``complete``: the first known
-    version is the table's very first.
+    Args:
+        versions: the known ones, oldest first.
+        schemas: all schemas by id.
+        complete: the first known version is the table's very first.
     """
     out: list[Entry] = []
     if not complete:
@@ -403,7 +410,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PastChange:
-    """A recorded change. ``at``: milliseconds, by the author's clock.
+    """A recorded change.
+
+    Attributes:
+        at: milliseconds, by the author's clock.
 
     ``was``: the former values of properties that belong to columns, the sort order or the key; None: none.
     """

@@ -54,7 +54,10 @@ class Restoration:
 
 
 def restoration(now: Definition, then: Definition, schemas: Iterable[Schema]) -> Restoration:
-    """Restore ``then`` from ``now``. ``schemas``: all known schemas of the table.
+    """Restore ``then`` from ``now``.
+
+    Args:
+        schemas: all known schemas of the table.
 
     A type stays as wide as it ever was, because wide values in files cannot be read as narrow ones. A column
     that was ever optional stays so, because nulls of a required column read as 0.
@@ -65,6 +68,7 @@ def restoration(now: Definition, then: Definition, schemas: Iterable[Schema]) ->
     columns = {f.id: f for _, f in now.schema.walk()}
     struct = _restored(struct, columns)
     required = {f.id for _, f in Schema(struct).walk() if f.required}
+    # Iceberg's identifier fields have to be required, and some of them may stay optional.
     schema = Schema(struct, then.schema.id, then.schema.identifiers & required)
     after = replace(
         now, schema=schema, partition=then.partition, sort=then.sort, properties=_properties(now, then)

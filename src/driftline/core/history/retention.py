@@ -39,7 +39,9 @@ Snapshot = Mapping[str, Any]
 def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> tuple[int, ...]:
     """The ids of snapshots that can go; none if they are too few to be worth a commit.
 
-    ``now``: milliseconds. ``schemas``: the number of schemas that may stay for thinned snapshots alone.
+    Args:
+        now: milliseconds.
+        schemas: the number of schemas that may stay for thinned snapshots alone.
     """
     branch, least, age = main(metadata), *_of_main(metadata)
     deletes = _deletes(metadata, branch)
@@ -103,7 +105,11 @@ def behind(branch: Sequence[Snapshot]) -> str:
 
 
 def least_of_main(ref: int | None, properties: Mapping[str, str]) -> int:
-    """The number of snapshots of the main branch that stay at any age. ``ref``: the branch's own setting."""
+    """The number of snapshots of the main branch that stay at any age.
+
+    Args:
+        ref: the branch's own setting.
+    """
     return max(1, int(properties.get(MIN_SNAPSHOTS, KEEP)) if ref is None else ref)
 
 

@@ -116,7 +116,8 @@ def takes_anything(column: object, *, typed: bool) -> bool:
 def exact(t: Primitive, u: Primitive, profile: Profile, unit: str = "ms") -> bool:
     """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits.
 
-    ``unit``: the epoch unit.
+    Args:
+        unit: the epoch unit.
     """
     if u.name in BOUNDS:
         return u.name not in profile.outside

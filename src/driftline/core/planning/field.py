@@ -192,7 +192,8 @@ def in_order(
 ) -> list[tuple[str, FieldShape]]:
     """Return the observed fields in the order of the data, then the declared ones.
 
-    ``empty_names``: include the field of the empty key.
+    Args:
+        empty_names: include the field of the empty key.
     """
     fields = shape.kept(empty_names=empty_names)
     shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
@@ -245,7 +246,11 @@ _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 
 
 def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) -> Findings:
-    """Collect the notes on one field. ``columns``: its columns before this batch."""
+    """Collect the notes on one field.
+
+    Args:
+        columns: its columns before this batch.
+    """
     all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
     converted = _converted(field, columns, all_columns, data_path) if columns else ()
     if field.to_rest or any(c.base in (VARIANT, JSON) and not c.dim for c in all_columns):
@@ -347,7 +352,8 @@ def normalised(
 ) -> FieldShape:
     """Normalise what depends on the field's columns: dates, numbers as text, objects without values.
 
-    ``empty_names``: the value of the empty key counts.
+    Args:
+        empty_names: the value of the empty key counts.
     """
     read = policy.read if isinstance(policy, ByKind) else preserve.dates_normalised
     facets = read(shape.facets, columns)

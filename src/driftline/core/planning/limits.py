@@ -35,7 +35,8 @@ Exceeding = dict[tuple[Path, Facet], str]
 def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
     """For each field with a new column that exceeds a limit: a type that gets no column, and why.
 
-    ``last``: the type of each field that arrived last.
+    Args:
+        last: the type of each field that arrived last.
     """
     # One limit at a time: what the first refuses leaves more room under the second, and the plan is made
     # again.

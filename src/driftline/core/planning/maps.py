@@ -119,8 +119,9 @@ class ObjectEntry:
 class MapVerdict:
     """The reason that an object is a map.
 
-    ``keys``: some of the deciding keys; ``apart``: its words stay a struct, and only the other keys form the
-    map.
+    Attributes:
+        keys: some of the deciding keys.
+        apart: its words stay a struct, and only the other keys form the map.
     """
 
     why: str
@@ -145,7 +146,11 @@ def entries_of(records: Iterable[RecordShape]) -> dict[str, ObjectEntry]:
 
 
 def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, ObjectEntry]:
-    """Collect the contents of a table's struct, by key. ``key_of``: the key of each column."""
+    """Collect the contents of a table's struct, by key.
+
+    Args:
+        key_of: the key of each column.
+    """
     entries: dict[str, ObjectEntry] = {}
     for column in struct.fields:
         key = key_of[column.name]
@@ -154,7 +159,11 @@ def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Ob
 
 
 def values_of(record: RecordShape, place: Place) -> FieldShape:
-    """Merge the shapes of the values of all keys. ``place``: the place of the first object."""
+    """Merge the shapes of the values of all keys.
+
+    Args:
+        place: the place of the first object.
+    """
     value = FieldShape(place)
     for shape in record.fields.values():
         value = value.merge(shape)
@@ -296,7 +305,8 @@ def objects_of(
 ) -> Objects:
     """Decide if the objects of a field with columns of these ``types`` are maps or structs.
 
-    ``mark``: the prefix of docs.
+    Args:
+        mark: the prefix of docs.
     """
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
@@ -441,7 +451,11 @@ def _verdict(
 
 
 def _of_folded(maps: Iterable[Profile], records: Iterable[Profile]) -> MapVerdict:
-    """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
+    """The reason objects are a map whose many keys were not kept.
+
+    Args:
+        records: the objects that were.
+    """
     entries = entries_of(profile.record for profile in records if profile.record is not None)
     folded = entries_of(RecordShape({"": profile.value}) for profile in maps if profile.value is not None)
     kinds = folded.get("", ObjectEntry()).kinds

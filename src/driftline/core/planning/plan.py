@@ -53,7 +53,8 @@ NOWHERE = "where the table has no such column"
 class ColumnRoute:
     """The route of one column: the facets of its field that fill it, and the routes inside it.
 
-    ``unit``: the field's epoch unit, None if unset.
+    Attributes:
+        unit: the field's epoch unit, None if unset.
     """
 
     name: str
@@ -108,7 +109,11 @@ class FieldRoute:
         return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 
     def rest_paths(self, path: Path) -> Iterator[Path]:
-        """Yield the paths of fields here and below whose values go to the rest. ``path``: of this field."""
+        """Yield the paths of fields here and below whose values go to the rest.
+
+        Args:
+            path: of this field.
+        """
         if self.to_rest:
             yield path
         for column in self.columns:
@@ -315,7 +320,11 @@ def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
 
 
 def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Facet]) -> bool:
-    """Compare two columns. ``facets``: the field's observed types."""
+    """Compare two columns.
+
+    Args:
+        facets: the field's observed types.
+    """
     if (column.type, column.unit) != (guess.type, guess.unit):
         return False
     # A guess may take more types than came; only for those that came do both have to agree.
@@ -330,7 +339,8 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Face
 def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
     """Count the records with the empty key, by path; a map keeps that key, so it is not counted there.
 
-    ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
+    Args:
+        names: counts as observed, before all maps were known: their paths contain the maps' keys.
     """
     lost: Counter[Path] = Counter()
     for path, count in names.items():

@@ -166,7 +166,10 @@ def _column(path: Path, schema: Schema) -> Path:
 
 
 def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
-    """Yield refusals of records that lack a key or an order. ``parent``: the path of the records.
+    """Yield refusals of records that lack a key or an order.
+
+    Args:
+        parent: the path of the records.
 
     A value of a wrong type is refused by its policy, except in place of a record.
     """
@@ -327,8 +330,9 @@ class _Column:
 class _Routed:
     """A routed field.
 
-    ``columns``: the filled columns, with their types; ``dropped``: names of new columns that would hold
-    nothing.
+    Attributes:
+        columns: the filled columns, with their types.
+        dropped: names of new columns that would hold nothing.
     """
 
     decision: FieldDecision
@@ -416,7 +420,11 @@ def _decide(
 def _routed(
     scope: _Scope, decided: Sequence[_Field], named: Sequence[Field], context: Context
 ) -> Iterator[_Routed]:
-    """Route the fields to their columns. ``named``: the new columns of all fields, in order."""
+    """Route the fields to their columns.
+
+    Args:
+        named: the new columns of all fields, in order.
+    """
     new_columns = iter(named)
     for field in decided:
         new = [next(new_columns) for _ in field.drafts]

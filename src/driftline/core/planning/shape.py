@@ -93,12 +93,17 @@ class Facet:
 class Profile:
     """The profile of a facet's values: its annotations beyond the type.
 
-    ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
-    outside 1970..2199. ``ragged``: a list of mixed depth. ``digits``: text of a number that no number type
-    holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the
-    source, not read from JSON. ``lossy``: a typed number that is not exact in the table's float column, or
-    bytes that are not UTF-8 where the table has a string column. ``outside``: those of the table's types for
-    whole numbers in DuckDB whose bounds some value is outside of.
+    Attributes:
+        wide: a long beyond ±2^53.
+        fraction: digits of a second's fraction, 0, 3 or 6.
+        far: an instant outside 1970..2199.
+        ragged: a list of mixed depth.
+        digits: text of a number that no number type holds, or of a declared type's value that is too fine or
+            too long for it.
+        typed: declared by the source, not read from JSON.
+        lossy: a typed number that is not exact in the table's float column, or bytes that are not UTF-8 where
+            the table has a string column.
+        outside: those of the table's types for whole numbers in DuckDB whose bounds some value is outside of.
     """
 
     place: Place
@@ -152,9 +157,12 @@ class Profile:
 class FieldShape:
     """The facets of one field. Without facets it held only null, ``[]`` and ``{}`` (untyped).
 
-    ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` occurred, at any depth.
-    ``missing``: some record had no value, for required columns; ``absent``: no record had even the key.
-    ``comment``: the doc of its column, if all sources agree on it.
+    Attributes:
+        empty_lists: the deepest empty list, 1 for ``[]``.
+        empty_record: ``{}`` occurred, at any depth.
+        missing: some record had no value, for required columns.
+        absent: no record had even the key.
+        comment: the doc of its column, if all sources agree on it.
     """
 
     place: Place

@@ -59,7 +59,10 @@ _LETTERS = "yyyy, MM, M, MMM, MMMM, dd, d, EEE, EEEE, HH, H, hh, h, a, mm, m, ss
 
 @dataclass(frozen=True)
 class DatePattern:
-    """A pattern of texts. ``steps``: runs of letters as they are, and literal text behind a quote.
+    """A pattern of texts.
+
+    Attributes:
+        steps: runs of letters as they are, and literal text behind a quote.
 
     >>> pattern = DatePattern.of("d.M.yyyy 'um' HH:mm", TIMESTAMP_NTZ)
     >>> pattern.parts
@@ -97,7 +100,8 @@ class DatePattern:
     def regex(self, *, named: bool = False) -> str:
         """A regular expression of a whole text, for Python, Java and RE2, with a group for each part.
 
-        ``named``: groups are named by the first letter of their part.
+        Args:
+            named: groups are named by the first letter of their part.
         """
         return "".join(
             re.escape(step[1:])

@@ -114,7 +114,10 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class SortExpression:
-    """An expression of DuckDB's. ``parts``: its text, with a column's id wherever it names one.
+    """An expression of DuckDB's.
+
+    Attributes:
+        parts: its text, with a column's id wherever it names one.
 
     >>> SortExpression(("lower(", 7, ")")).text({7: "name"}.__getitem__)
     'lower(name)'
@@ -141,7 +144,9 @@ SortKey: TypeAlias = SortField | SortExpression
 class Laid:
     """The data files of one partition spec, in numbers.
 
-    ``bytes``: their size. ``current``: new files follow this spec.
+    Attributes:
+        bytes: their size.
+        current: new files follow this spec.
     """
 
     spec: int
@@ -187,7 +192,9 @@ WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletio
 class Use:
     """A reason to keep a column.
 
-    ``why``: the end of a sentence that refuses something; ``way_out``: how to free the column.
+    Attributes:
+        why: the end of a sentence that refuses something.
+        way_out: how to free the column.
 
     >>> Use("the sort order is made of it", "WRITE UNORDERED").why
     'the sort order is made of it'

@@ -254,7 +254,10 @@ def must_take_records(name: str) -> None:
 
 
 def table_parts(name: str, *, two: bool = False) -> list[str]:
-    """The parts of a table's name. ``two``: the namespace has one part only.
+    """The parts of a table's name.
+
+    Args:
+        two: the namespace has one part only.
 
     >>> table_parts("shop.eu.orders")
     ['shop', 'eu', 'orders']

@@ -205,7 +205,11 @@ class Words:
         return out
 
     def name(self, sought: str = "a name") -> str:
-        """Read a name, quoted or not. ``sought``: the name's role, for errors."""
+        """Read a name, quoted or not.
+
+        Args:
+            sought: the name's role, for errors.
+        """
         token = self.now
         if token.kind is TokenKind.text:
             self.stop(f"{sought} stands in backticks or double quotes, or in none")
@@ -227,7 +231,11 @@ class Words:
         return int(self.next().value)
 
     def text(self, sought: str) -> str:
-        """Read text in single quotes. ``sought``: its role, for errors."""
+        """Read text in single quotes.
+
+        Args:
+            sought: its role, for errors.
+        """
         if self.now.kind is not TokenKind.text:
             self.stop(f"{sought} in single quotes is missing {self.here()}")
         return self.next().value
@@ -467,7 +475,10 @@ def parse_size(text: str) -> int:
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """A count with its noun. ``plural``: the noun's plural, unless that is ``singular`` plus an s.
+    """A count with its noun.
+
+    Args:
+        plural: the noun's plural, unless that is ``singular`` plus an s.
 
     >>> counted(1, "record"), counted(0, "record"), counted(2, "batch", "batches")
     ('1 record', '0 records', '2 batches')

@@ -33,7 +33,11 @@ _LAST_SHIFT = 63  # of the tenth byte of a number, the last of which has room in
 
 
 class Undecodable(Exception):
-    """Some records have to be read one by one. ``ends``: where these end."""
+    """Some records have to be read one by one.
+
+    Args:
+        ends: where these end.
+    """
 
     def __init__(self, ends: Numbers) -> None:
         super().__init__()
@@ -44,7 +48,8 @@ class Undecodable(Exception):
 class Cursors:
     """The positions of values in ``data``, which reading advances.
 
-    ``ends``: of the record of each.
+    Attributes:
+        ends: of the record of each.
     """
 
     data: NDArray[np.uint8]
@@ -330,7 +335,11 @@ class _MapReader:
 
 @dataclass(frozen=True, slots=True)
 class _UnionReader:
-    """Reads values of a union. ``branches``: None is null."""
+    """Reads values of a union.
+
+    Attributes:
+        branches: None is null.
+    """
 
     branches: Sequence[ValueReader | None]
 

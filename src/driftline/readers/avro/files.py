@@ -230,7 +230,8 @@ _UNFIT = (pa.ArrowException, ValueError, OverflowError)
 def _rows(node: RecordNode, records: Sequence[Any], cut: BlockRange, first: int) -> Iterator[Rows]:
     """The records as rows. Those that no column takes become rejects; they are found by halves.
 
-    ``first``: the number of the first one in its file.
+    Args:
+        first: the number of the first one in its file.
     """
     try:
         columns = node.columns(records)

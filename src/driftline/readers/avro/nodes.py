@@ -34,7 +34,13 @@ class Node(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeafNode:
-    """Plain values. ``kinds``: their Python types; ``turn``: what Arrow takes of one; ``doc``: a field's."""
+    """Plain values.
+
+    Attributes:
+        kinds: their Python types.
+        turn: what Arrow takes of one.
+        doc: a field's.
+    """
 
     base: Primitive
     kinds: tuple[type, ...]
@@ -93,6 +99,7 @@ class RecordNode:
         mask = np.array([record is None for record in records], np.bool_)
         arrays = self.columns([{} if record is None else record for record in records])
         named = [pa.field(f.name, a.type) for f, a in zip(self.struct.fields, arrays, strict=True)]
+        # Without an array, `from_arrays` would not know how many structs there are.
         if not arrays:
             return [pa.array([None if record is None else {} for record in records], pa.struct([]))]
         return [pa.StructArray.from_arrays(arrays, fields=named, mask=pa.array(mask))]

@@ -50,8 +50,11 @@ _DIGITS = 38  # of the largest decimal
 def node_of(schema: Any, named: Mapping[str, Any] | None = None) -> Node:
     """The node that turns the values of a schema into columns.
 
-    ``schema``: as fastavro has parsed it after `marked`; ``named``: the types it refers to. Raises UsageError
-    for a recursive type, with its path.
+    Args:
+        schema: as fastavro has parsed it after `marked`.
+        named: the types it refers to.
+
+    Raises UsageError for a recursive type, with its path.
     """
     return _Schema(named or {}, leaf_readings, LeafNode).node(schema, ())
 
@@ -97,7 +100,10 @@ _WIDER: dict[Type, Type] = {INT: LONG, FLOAT: DOUBLE}
 class LogicalNode:
     """Values of a logical type, read by the rules of an Arrow type.
 
-    ``kinds``: the class that marks them; ``type``: Arrow's; ``turn``: what Arrow takes of one.
+    Attributes:
+        kinds: the class that marks them.
+        type: Arrow's.
+        turn: what Arrow takes of one.
     """
 
     kinds: tuple[type, ...]
@@ -167,7 +173,8 @@ LOGICAL_READERS.update({f"{base}-{_MARK}{name}": kind for (base, name), kind in 
 def marked(schema: Any, unknown: set[str] | None = None) -> Any:
     """The schema with a mark on each logical type that its base may have, and no other logical type.
 
-    ``unknown``: gets a sentence about each of the others, whose values are those of their base.
+    Args:
+        unknown: gets a sentence about each of the others, whose values are those of their base.
     """
     if isinstance(schema, list):
         return [marked(branch, unknown) for branch in schema]
@@ -317,7 +324,8 @@ def _as_is(type_: Primitive) -> tuple[LeafReading, ...]:
 def _logical(schema: Mapping[str, Any], leaves: Leaves, decimals: type[LeafNode] | None) -> Node | None:
     """The node of a type that `marked` has marked.
 
-    ``decimals``: the node of a decimal within 38 digits; None: one with room for any digits.
+    Args:
+        decimals: the node of a decimal within 38 digits; None: one with room for any digits.
     """
     base, name = schema["type"], str(schema.get("logicalType")).removeprefix(_MARK)
     if (base, name) not in _KINDS:

@@ -40,7 +40,8 @@ def message_run(
 ) -> Run:
     """Build the run of some texts of a file, and of ``rejects`` among them.
 
-    ``numbers``: the texts' numbers in their file, if known.
+    Args:
+        numbers: the texts' numbers in their file, if known.
     """
     origin = Origin(source or None)
     lines = [0] * len(texts) if numbers is None else numbers.tolist()
@@ -80,7 +81,10 @@ def _texts(rows: Rows, struct: Struct) -> list[bytes]:
 class PartMessages(TaskReader[int, "Sequence[Run]", AcceptedLines, Observation]):
     """Reads messages in parts of files of columns.
 
-    ``parts``: all of them; ``shares``: the numbers of those of each task; ``messages``: reads a part.
+    Attributes:
+        parts: all of them.
+        shares: the numbers of those of each task.
+        messages: reads a part.
     """
 
     readers: Sequence[ColumnReader]

@@ -209,8 +209,10 @@ def _gregorian(days: Integers) -> Integers:
 class JulianCalendar:
     """The use of the old calendar in a file.
 
-    ``dates``: dates and timestamps are by it; ``int96``: Parquet's old timestamps are. ``zone``: that of the
-    writer.
+    Attributes:
+        dates: dates and timestamps are by it.
+        int96: Parquet's old timestamps are.
+        zone: that of the writer.
     """
 
     dates: bool

@@ -250,7 +250,11 @@ class RowGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """Parquet files of one schema. ``groups``: the row group that each part is."""
+    """Parquet files of one schema.
+
+    Attributes:
+        groups: the row group that each part is.
+    """
 
     struct: Struct
     label: str
@@ -428,7 +432,11 @@ def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundReaders:
-    """Readers of files. ``notes``: for a person, on how the files are read."""
+    """Readers of files.
+
+    Attributes:
+        notes: for a person, on how the files are read.
+    """
 
     readers: Sequence[ColumnReader]
     notes: Sequence[str] = ()
@@ -459,7 +467,9 @@ Seen: TypeAlias = Mapping[int, Observation]  # what was observed, by the number 
 class PartReader(TaskReader[int, ColumnGroup, AcceptedRows, Seen]):
     """Reads parts of files of columns.
 
-    ``parts``: all of them; ``shares``: the numbers of those of each task.
+    Attributes:
+        parts: all of them.
+        shares: the numbers of those of each task.
     """
 
     readers: Sequence[ColumnReader]

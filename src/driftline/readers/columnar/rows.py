@@ -149,11 +149,14 @@ def _valid(values: pa.Array) -> Flags:
 class Rows:
     """Some rows of a file.
 
-    ``batch``: an array for each field of the reader's struct, in its order, each of the type that
-    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
-    records. ``lines``: the line of each row, or its number in the file, from 1, if these are known.
-    ``origin``: the origin of a row by its number, if file and line are not enough. ``whole``: the rows as
-    they came, if those that delete were cut.
+    Attributes:
+        batch: an array for each field of the reader's struct, in its order, each of the type that
+            `driftline.convert.arrow_type` names.
+        source: the file.
+        rejects: texts among the rows that are no records.
+        lines: the line of each row, or its number in the file, from 1, if these are known.
+        origin: the origin of a row by its number, if file and line are not enough.
+        whole: the rows as they came, if those that delete were cut.
     """
 
     batch: pa.RecordBatch
@@ -220,8 +223,9 @@ def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bo
 class RowsObserver:
     """Observes the rows of one reader.
 
-    ``label``: the name of its files in reports; ``null``: the rows are messages of a topic, whose value is
-    null or a record.
+    Args:
+        label: the name of its files in reports.
+        null: the rows are messages of a topic, whose value is null or a record.
     """
 
     def __init__(
@@ -329,7 +333,8 @@ class AcceptedRows(NamedTuple):
 class OpenRows:
     """In a task: observes rows of columns, and converts those that are accepted.
 
-    ``converter``: made by the plan; None if the rows are only observed.
+    Args:
+        converter: made by the plan; None if the rows are only observed.
     """
 
     def __init__(self, terms: AdmissionTerms, converter: Converter | None) -> None:
@@ -471,7 +476,8 @@ def checked(
 ) -> Rows:
     """Check the rows by the types of ``struct``; those with a faulty value become rejects.
 
-    ``first``: the number of the first row in its file, if that is known.
+    Args:
+        first: the number of the first row in its file, if that is known.
     """
     reasons = _reasons(batch.columns, [f.name for f in struct.fields], place)
     if not reasons:

@@ -143,8 +143,12 @@ def pieces(
 ) -> Iterator[Piece]:
     """The text of some ``blocks``, which begins with a record, in pieces of whole records.
 
-    ``line``: the number of its first line; ``whole``: it goes to the end of its file. ``longest``: bytes in
-    which a quote has to be closed. Raises OpenEndError where a text that is not ``whole`` ends within a cell.
+    Args:
+        line: the number of its first line.
+        whole: it goes to the end of its file.
+        longest: bytes in which a quote has to be closed.
+
+    Raises OpenEndError where a text that is not ``whole`` ends within a cell.
 
     >>> [piece.text for piece in pieces([b'1,"a', b'\\nb"\\n2,', b"c"])]
     [b'1,"a\\nb"\\n', b'2,c']

@@ -181,8 +181,9 @@ Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types]], ...]
 class CsvFile:
     """A file with its header, in stretches.
 
-    ``types``: the possible types of each column, once it was looked at; ``escaped``: a backslash may escape
-    its quotes.
+    Attributes:
+        types: the possible types of each column, once it was looked at.
+        escaped: a backslash may escape its quotes.
     """
 
     path: str
@@ -356,8 +357,11 @@ def csv_readers(
 ) -> list[CsvReader]:
     """Find the readers of CSV files with a header line each; equal headers share a reader.
 
-    ``dialect``: the known part of the dialect; ``strings``: every cell stays text. Raises DataError for a
-    file that cannot be read.
+    Args:
+        dialect: the known part of the dialect.
+        strings: every cell stays text.
+
+    Raises DataError for a file that cannot be read.
     """
     by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
     headers = {file: header for file, header in by_file if header is not None}
@@ -404,7 +408,11 @@ class FoundCsv(FoundReaders):
 
 @dataclass(frozen=True, slots=True)
 class CsvFiles:
-    """Finds the readers of CSV files. ``strings``: every cell stays text."""
+    """Finds the readers of CSV files.
+
+    Attributes:
+        strings: every cell stays text.
+    """
 
     spark: SparkSession
     files: Sequence[str]

@@ -88,7 +88,8 @@ def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
 def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> Types:
     """The types ``among`` these by which every text that is not null is written; of no text, all of them.
 
-    ``signs``: those in numbers.
+    Args:
+        signs: those in numbers.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
@@ -135,6 +136,7 @@ def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Type
     if not (len(texts) and among):
         return among
     texts = as_json(texts, signs)
+    # The first text alone settles most columns of text.
     numbers = all(_all(pc.match_substring_regex(sample, _NUMBER)) for sample in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 
@@ -191,6 +193,7 @@ def values_of(texts: pa.Array, signs: Signs) -> dict[Primitive, pa.Array]:
     numbers = as_json(texts, signs)
     plain = pc.match_substring_regex(numbers, _PLAIN_LONG).fill_null(False)
     likely = pc.or_(pc.match_substring_regex(numbers, _NO_TEXT).fill_null(False), plain)
+    # Neither plainly whole numbers nor plainly text: these alone are judged one by one, each text once.
     open_ = pc.and_(likely, pc.invert(plain))
     types = {
         text: type_of([types_of(pa.array([text]), KINDS, signs)])
@@ -345,7 +348,11 @@ def offset_notes(shape: RecordShape, changes: Sequence[Change], dates: str) -> l
 
 
 def instant_line(where: str) -> str:
-    """The setting to paste. ``where``: a phrase with the columns that have such timestamps."""
+    """The setting to paste.
+
+    Args:
+        where: a phrase with the columns that have such timestamps.
+    """
     why = f"reads timestamps with offsets, {where}; for a column that is there: resolve --as timestamptz"
     return toml_line("dates", (), "instant", why)
 
@@ -432,7 +439,11 @@ def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: Setti
 
 
 def with_offsets(dates: Iterable[tuple[int, str]], struct: Struct) -> Iterator[str]:
-    """The text columns whose texts are instants with offsets. ``dates``: as `date_hints` gives them."""
+    """The text columns whose texts are instants with offsets.
+
+    Args:
+        dates: as `date_hints` gives them.
+    """
     for place, hint in dates:
         if hint == _WITH_OFFSETS and struct.fields[place].type == STRING:
             yield struct.fields[place].name

@@ -151,7 +151,8 @@ def _parsed(value: Any) -> Any:
 def _marked(schema: Any, around: Callable[[Spell], Spell] = lambda spell: spell) -> Any:
     """The schema with marks on the types whose values are read as texts, and no logical type else.
 
-    ``around``: makes the speller of a type from the one by its rule.
+    Args:
+        around: makes the speller of a type from the one by its rule.
     """
     if isinstance(schema, list):
         return [_marked(branch, around) for branch in schema]

@@ -246,7 +246,8 @@ _DECODE_PLAIN = {name: json.Decoder(type_).decode for name, type_ in _PLAIN.item
 def _decoder(schema: Any, path: str, *, checks: bool) -> Decode | None:
     """The decoder of values of a schema; None for one of which they stay as they are, as for no schema.
 
-    ``checks``: whether values that stay as they are must be of their type.
+    Args:
+        checks: whether values that stay as they are must be of their type.
     """
     if schema is None:
         return None
@@ -451,7 +452,11 @@ ENCODINGS = (
 
 
 def encoded_notes(shape: RecordShape, row_key: RowKey, known: Callable[[Path], bool]) -> Iterator[str]:
-    """A note for each field that looks encoded. ``known``: true for a path that is left alone."""
+    """A note for each field that looks encoded.
+
+    Args:
+        known: true for a path that is left alone.
+    """
     if row_key.envelope not in _ENVELOPES:
         return
     for name, of_field in shape.fields.items():

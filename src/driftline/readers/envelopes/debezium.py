@@ -45,7 +45,8 @@ Part: TypeAlias = "Callable[[Any], str | None]"
 class Digits:
     """A whole number of at most so many ``digits``, of a field or of the text of digits that it has.
 
-    ``absent``: the number in place of none.
+    Attributes:
+        absent: the number in place of none.
     """
 
     digits: int = 20

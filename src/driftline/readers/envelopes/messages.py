@@ -95,7 +95,8 @@ def is_null(text: bytes | Raw | None) -> bool:
 def record(text: bytes | Raw, operation: str, position: str | None, unavailable: Sequence[str] = ()) -> bytes:
     """The text of a record that has the change as its last field. Raises NotReadable if it has such a field.
 
-    ``unavailable``: the names of fields of which the message does not have the values.
+    Args:
+        unavailable: the names of fields of which the message does not have the values.
 
     >>> record(b'{"id": 7}', "c", "0042")
     b'{"id": 7,"_change":{"op":"c","position":"0042"}}'
@@ -237,7 +238,8 @@ def _decoded(payload: Raw, schema: Raw | None) -> Raw:
 def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str | None:
     """The position of a change. Raises NotReadable if changes are ordered by it, and there is none.
 
-    ``without``: what of the message should have it.
+    Args:
+        without: what of the message should have it.
     """
     # Arrival would be a dangerous default: a topic that is filled again would bring old rows back unnoticed.
     if position is None and terms.by_position:
@@ -277,7 +279,8 @@ def written(
 ) -> Sequence[bytes]:
     """The record after a change; where its key was another ``before``, the one that goes, too.
 
-    ``unavailable``: the names of fields of which the message does not have the values.
+    Args:
+        unavailable: the names of fields of which the message does not have the values.
     """
     texts = [record(row, operation, position, unavailable)]
     if before is not None:
@@ -335,7 +338,10 @@ _ONE_OF = {
 
 
 def envelope_of(kind_at: Callable[[str], str | None]) -> str | None:
-    """The envelope that fields are surely of. ``kind_at``: the kind of the field at a path, None without one.
+    """The envelope that fields are surely of.
+
+    Args:
+        kind_at: the kind of the field at a path, None without one.
 
     >>> fields = {"table": TEXT, "op_type": TEXT, "op_ts": TEXT, "pos": TEXT, "after": OBJECT}
     >>> envelope_of(fields.get), envelope_of({"table": TEXT}.get)

@@ -112,7 +112,13 @@ def plain(value: Any) -> Any:
 def read(
     message: Mapping[str, Raw], operation: str, key: Raw | None, place: str | None, terms: EnvelopeTerms
 ) -> Changes:
-    """Read a change. ``message``: `before`, `after` and `updateDescription`. Raises NotReadable."""
+    """Read a change.
+
+    Args:
+        message: `before`, `after` and `updateDescription`.
+
+    Raises NotReadable.
+    """
     after, before = (_document(name, message[name]) for name in ("after", "before"))
     if operation == DELETE:
         gone = (

@@ -90,7 +90,8 @@ def _has_line_alone(text: str) -> bool:
 def _begins(text: str, *, whole: bool) -> int:
     """The end of the JSON value that the text begins with, and of the blanks after it; 0 if there is none.
 
-    ``whole``: the text is complete; otherwise an incomplete value may still become one.
+    Args:
+        whole: the text is complete; otherwise an incomplete value may still become one.
     """
     try:
         _, end = _scan(text)
@@ -136,7 +137,8 @@ def records_of(document: bytes) -> Iterator[bytes]:
 class _Pieces:
     """The values of an array, or successive values, of a text of which only a window is in memory.
 
-    ``file``: the text after the window; None if there is none.
+    Args:
+        file: the text after the window; None if there is none.
     """
 
     def __init__(self, window: bytes, file: IO[bytes] | None, longest: int) -> None:

@@ -351,7 +351,11 @@ class Run(NamedTuple):
     origins: Origins = Origins(Origin())
 
     def of_records(self, texts: Sequence[bytes], places: Sequence[int]) -> Run:
-        """Return the run of the records in these messages. ``places``: by record, that of its message."""
+        """Return the run of the records in these messages.
+
+        Args:
+            places: by record, that of its message.
+        """
         numbers = [self.line + place for place in places] if isinstance(self.line, int) else None
         line = numbers if numbers is not None else [self.line[place] for place in places]  # type: ignore[index]
         return Run(texts, self.source, line, rejecting(self.reject, places))

@@ -22,7 +22,10 @@ _HEAD = 2**20  # bytes that distinguish a document from lines
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A range of bytes of a file: the lines that start in it. ``line``: the number of the first.
+    """A range of bytes of a file: the lines that start in it.
+
+    Attributes:
+        line: the number of the first.
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
@@ -67,7 +70,9 @@ Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number i
 class ObservedSplits:
     """The observation of some splits.
 
-    ``lines``: the number of lines of each, by its number, in their order; ``notes``: advice for a person.
+    Attributes:
+        lines: the number of lines of each, by its number, in their order.
+        notes: advice for a person.
     """
 
     observation: Observation
@@ -83,10 +88,13 @@ class ObservedSplits:
 def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> list[Split]:
     """The splits of a file on this machine, or in a store by its URI; in order, at least one.
 
-    ``as_documents``: its lines are documents, too. Raises DataError for a compressed file that is cut off or
-    broken.
+    Args:
+        as_documents: its lines are documents, too.
+
+    Raises DataError for a compressed file that is cut off or broken.
     """
     with opened(path) as (file, length):
+        # One byte more shows if the file goes on behind its head.
         head = file.read(_HEAD + 1)
         is_packed = is_unpacked(file)
     document = as_documents or is_document(head[:_HEAD], whole=len(head) <= _HEAD)
@@ -124,6 +132,7 @@ def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterato
             if listed is None:
                 records = records_in(file, longest)
             else:
+                # Such a document may be of any length: the limit holds for each record in its list.
                 documents = records_in(file, sys.maxsize)
                 records = (cut(text, longest) for document in documents for text in listed.of(document))
             yield from gathered(([record] for record in records), BLOCK)
@@ -191,6 +200,7 @@ def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:
         under_way.add(lines[0])
         if len(lines) > 1:
             last = lines.pop()
+            # In a shorter piece no whole line can be too long.
             if longest < len(piece):
                 lines = [cut(line, longest) for line in lines]
             lines[0] = under_way.end()

@@ -81,7 +81,11 @@ def _by_key(routes: Sequence[RecordRoute]) -> dict[str, list[FieldRoute]]:
 
 
 def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
-    """The usual type of one field. ``routes``: several if several columns hold the records around it."""
+    """The usual type of one field.
+
+    Args:
+        routes: several if several columns hold the records around it.
+    """
     if any(route.to_rest for route in routes):
         return None  # what goes to the rest is text as it was written
     columns = [c for r in routes for c in r.columns]
@@ -183,7 +187,8 @@ def drifting_keys(
 ) -> Drifting:
     """The keys under which records of this shape have values of another than their ``usual`` type.
 
-    ``route``: how the records become rows.
+    Args:
+        route: how the records become rows.
     """
     return _drifting(shape, limited(shape, usual, valueless, contract), usual, valueless, [route])
 

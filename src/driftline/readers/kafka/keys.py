@@ -40,8 +40,9 @@ OWN_KEY = f"it has a field {MESSAGE_KEY} of its own, where the table reads the m
 class MessageTexts(NamedTuple):
     """The texts of messages; those of a table that reads keys have them.
 
-    ``nulls``: the places of messages whose value is null, and whose text has the key alone; ``wrong``: the
-    reasons of those that cannot be read.
+    Attributes:
+        nulls: the places of messages whose value is null, and whose text has the key alone.
+        wrong: the reasons of those that cannot be read.
     """
 
     lines: Sequence[bytes]
@@ -145,6 +146,7 @@ def _with_key(value: bytes, key: bytes | None, *, again: bool) -> bytes:
     body = value.lstrip()
     if body[:1] != b"{":
         return value if body else NO_RECORD
+    # Parsed only if the name may be there; an escape may spell it.
     if (_NAME in body or b"\\" in body) and _has_key(body):
         if again:
             return value
@@ -196,7 +198,8 @@ class MessageKeys:
     ) -> tuple[list[Alike], Mapping[int, str]]:
         """The values with their messages' keys, by kind, and why others cannot be read, by row.
 
-        ``nulls``: so are null values, which have a key alone.
+        Args:
+            nulls: so are null values, which have a key alone.
         """
         columns, wrong = self._read(batch)
         keys = _Keys.of(columns, len(batch))

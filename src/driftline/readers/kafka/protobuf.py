@@ -64,7 +64,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class MessageType:
-    """The messages of a descriptor. ``node``: their columns."""
+    """The messages of a descriptor.
+
+    Attributes:
+        node: their columns.
+    """
 
     node: RecordNode
     reads: Sequence[tuple[FieldDescriptor, Read]]
@@ -82,7 +86,8 @@ class MessageType:
 def message_type(descriptor: Descriptor, ancestors: frozenset[str] = frozenset()) -> MessageType:
     """The columns of a type's messages. A message inside one of its own type becomes JSON text.
 
-    ``ancestors``: the types around this one.
+    Args:
+        ancestors: the types around this one.
     """
     name = descriptor.full_name
     fields = [(field, *_field(field, ancestors | {name})) for field in descriptor.fields]

@@ -35,9 +35,11 @@ def around_values(
 ) -> tuple[Any, dict[str, Any]]:
     """A record schema whose field ``value`` has the registered one, and all named types in it.
 
-    ``prepare``: applied to each schema before it is parsed.
+    Args:
+        prepare: applied to each schema before it is parsed.
     """
     named: dict[str, Any] = {}
+    # References first: the schema may name their types.
     for reference in registered.references.values():
         parse_schema(prepare(json.loads(reference.text)), named)
     field = {"name": "value", "type": prepare(json.loads(registered.text))}
@@ -60,7 +62,8 @@ def whole_value(payload: bytes, read: Callable[[io.BytesIO], T]) -> T:
 class AvroDecoder:
     """Reads values of an Avro schema. Raises UsageError for one that a table cannot have.
 
-    ``keys``: the values are keys, which may be plain; each comes as the only field of a record.
+    Args:
+        keys: the values are keys, which may be plain; each comes as the only field of a record.
     """
 
     def __init__(self, schema: Registered, *, keys: bool = False) -> None:
@@ -80,6 +83,7 @@ class AvroDecoder:
         self.nodes = {branch.name: branch for branch in records}
         self._only, self._keys = records[0].name, keys
         self._reader: RecordReader | None = None
+        # Without a reader of whole columns, records are read one by one.
         with suppress(UnfitError, RecursionError):
             self._reader = reader_of(top, named)
 
@@ -167,7 +171,9 @@ def _protobuf(schema: Registered) -> WireDecoder:
 class RecordKind(NamedTuple):
     """The traits that records of one kind share: their topic, the id of their schema and the record's name.
 
-    ``keys``: the types of their messages' keys, where these are read; ``null``: their values are null.
+    Attributes:
+        keys: the types of their messages' keys, where these are read.
+        null: their values are null.
     """
 
     topic: str
@@ -188,7 +194,11 @@ _WRONG = (
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Records of one kind. ``places``: their rows in the batch of Kafka."""
+    """Records of one kind.
+
+    Attributes:
+        places: their rows in the batch of Kafka.
+    """
 
     key: RecordKind
     struct: Struct
@@ -218,6 +228,7 @@ class WireValues:
         payloads, codes = Payloads.of(values), topics.indices.to_numpy()
         unread = values.is_valid().to_numpy(zero_copy_only=False).copy()
         alike = []
+        # One number for each pair of a schema and a topic; below 0 for values without a schema.
         kinds = payloads.schemas * len(topics.dictionary) + codes
         for kind in np.unique(kinds[unread & (payloads.schemas >= 0)]).tolist():
             number, code = divmod(kind, len(topics.dictionary))
@@ -267,6 +278,7 @@ class WireValues:
             try:
                 self._decoders[number] = self._wire.decoder(number)
             except UnreadableError as error:
+                # Kept for this task alone: else each of its records would ask the registry again.
                 self._decoders[number] = error
         decoder = self._decoders[number]
         if isinstance(decoder, UnreadableError):
@@ -297,6 +309,7 @@ def _arrays(
     try:
         return node.columns(records), {}
     except _WRONG:
+        # Arrow does not say which record it refuses, so each is tried alone.
         wrong: dict[int, str] = {}
     for i, record in enumerate(records):
         try:

@@ -22,7 +22,8 @@ _HEAD = 5  # bytes
 class Payloads:
     """The bytes behind the headers of values: ``data`` from ``starts`` to ``ends``.
 
-    ``schemas``: the id of each value's schema, -1 if there is no header.
+    Attributes:
+        schemas: the id of each value's schema, -1 if there is no header.
     """
 
     data: NDArray[np.uint8]

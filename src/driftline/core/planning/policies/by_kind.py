@@ -51,7 +51,11 @@ def order_kind(type_: Primitive) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ByKind:
-    """Columns for values of each ``kind``; with ``one`` of a single kind. ``role``: of the field."""
+    """Columns for values of each ``kind``; with ``one`` of a single kind.
+
+    Attributes:
+        role: of the field.
+    """
 
     role: str
     kind: Callable[[Primitive], str | None]

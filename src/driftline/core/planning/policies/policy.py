@@ -15,9 +15,11 @@ Facets = Mapping[Facet, Profile]
 class FieldState:
     """One field: its ``columns``, and its observed types.
 
-    ``pinned``: for each column, true if a hint declares it; ``unit``: of its epoch numbers. ``rewrite``:
-    columns may be written anew, unless they are ``fixed``. ``reserved``: its name is for the first batch
-    only.
+    Attributes:
+        pinned: for each column, true if a hint declares it.
+        unit: of its epoch numbers.
+        rewrite: columns may be rewritten, unless they are ``fixed``.
+        reserved: its name is for the first batch only.
     """
 
     columns: Sequence[Facet]
@@ -100,5 +102,6 @@ class Policy(Protocol):
     def keeps_required(self, *, absent: bool) -> str:
         """The reason a required column without a value stays required; empty where it becomes optional.
 
-        ``absent``: no record of the batch has the field.
+        Args:
+            absent: no record of the batch has the field.
         """
