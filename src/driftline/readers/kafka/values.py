@@ -289,8 +289,8 @@ class WireValues:
 def alike_of(
     key: RecordKind, struct: Struct, arrays: Sequence[pa.Array], places: Sequence[int], batch: pa.RecordBatch
 ) -> Alike:
-    columns = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
     """Records of one kind: columns, and the rows of a batch of Kafka's that these are of."""
+    columns = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
     rows = Rows(columns, key.topic, origin=lambda number: origin_of(batch, places[number]))
     return Alike(key, struct, rows, places)
 
