@@ -517,7 +517,7 @@ class SparkFiles:
 
     Spark syncs none of them, so a power cut may leave any of them cut, or take it. They are synced here
     before the table has the batch that they tell of: a micro-batch whose files are not whole is not in the
-    table, and Spark can plan it anew.
+    table, and Spark can plan it again.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -315,7 +315,7 @@ def written_as_text(
     """The records as lines of JSON in a temporary file, which at the end is deleted.
 
     Yields its path, and None; or, where a record holds a value that JSON does not have, such as a datetime,
-    all records anew, to be read while the file is there. Raises SetupError if there is no room.
+    all records again, to be read while the file is there. Raises SetupError if there is no room.
     """
     records = iter(records)
     with folder_in(room) as folder:
