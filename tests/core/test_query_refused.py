@@ -29,7 +29,6 @@ def query(monkeypatch: pytest.MonkeyPatch, folder: Path, sql: str, toml: str = "
 @pytest.mark.parametrize(
     ("sql", "kind"),
     [
-        ("drop table x", "drop table"),
         (" -- gone\n/* for\ngood */ DROP  VIEW x", "drop view"),
         ("delete from x", "delete from"),
         ("update x set a = 1", "update"),
@@ -44,6 +43,16 @@ def test_what_writes(
     query(monkeypatch, tmp_path, sql, toml)
     assert capsys.readouterr().err == (
         f"error: SQL: a query only reads, and this is '{kind}'; nothing of it was run\n  {hint}\n"
+    )
+
+
+def test_query_that_drops_a_table_is_sent_to_drop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    query(monkeypatch, tmp_path, "drop table x")
+    assert capsys.readouterr().err == (
+        "error: SQL: a query only reads, and this is 'drop table'; nothing of it was run\n"
+        "  `driftline drop` drops a table\n"
     )
 
 

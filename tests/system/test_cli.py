@@ -58,6 +58,10 @@ COMMANDS = {
     "relocate dry": ["relocate", "--lake", "copied", "--dry-run", "--json"],
     "relocate": ["relocate", "--lake", "copied", "--yes"],
     "relocate own": ["relocate", "--yes"],
+    "drop unasked": ["drop", "shop.json"],
+    "drop dry": ["drop", "shop.json", "--dry-run", "--json"],
+    "drop purge": ["drop", "shop.json", "--purge", "--yes"],
+    "drop gone": ["drop", "shop.json", "--yes"],
     "file settings": ["ingest", "in/1.jsonl", "--into", "shop.set", "--config", "settings.toml"],
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
 }  # fmt: skip
@@ -111,6 +115,8 @@ CODES = {
     "verify no table": 2,
     "relocate unasked": 2,
     "relocate own": 2,
+    "drop unasked": 2,
+    "drop gone": 2,
 }
 
 
@@ -174,6 +180,15 @@ def test_a_moved_lake_is_relocated_when_it_is_asked_for(done):
     assert json.loads(done["relocate dry"].out)["home"] == "/elsewhere"
     assert "moved from /elsewhere" in done["relocate"].out
     assert "is no lake that was copied or moved" in done["relocate own"].err
+
+
+def test_table_is_dropped_once_it_is_asked_for(done):
+    assert "--dry-run tells what it would do, --yes does it" in done["drop unasked"].err
+    dry = json.loads(done["drop dry"].out)
+    assert (dry["tables"], dry["done"]) == (["shop.json", "shop.json__quarantine"], False)
+    assert done["drop purge"].out.startswith("dropped  shop.json\n")
+    assert f"{dry['files']} files, {dry['size']:,} bytes deleted" in done["drop purge"].out
+    assert "no table shop.json" in done["drop gone"].err
 
 
 def test_json_is_as_its_schema_says(done):

@@ -21,7 +21,7 @@ from driftline.capture.lease import Lease
 from driftline.core.history.batch_properties import Captured
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime import temporary
-from driftline.runtime.disk import Bounds, delete_file, replace_file, sync
+from driftline.runtime.disk import Bounds, delete_file, on_disk, replace_file, sync
 from driftline.runtime.stores import answer, at_once, explaining, filesystem, is_stored, put
 
 _IDENTITY = "spark/metadata"
@@ -161,6 +161,14 @@ def default_place(warehouse: str | None, table: str, name: str, *, named: bool =
             hint="set a durable folder for it: checkpoint=..., --checkpoint",
         )
     return f"{(warehouse or '').rstrip('/')}/_captures/{quote(table, safe='')}/{name}"
+
+
+def captures_of(warehouse: str | None, table: str) -> list[str]:
+    """The names of the captures that keep their checkpoints of a table in a lake on this machine's disk."""
+    folder = None if warehouse is None else on_disk(default_place(warehouse, table, "any"))
+    if folder is None or not folder.parent.is_dir():
+        return []
+    return sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
 
 
 class Checkpoint:

@@ -13,7 +13,17 @@ from driftline import __version__
 from driftline.cli import grouped
 from driftline.cli.capture import capture, seek
 from driftline.cli.contract import contract
-from driftline.cli.evolution import alter, history, promote, quarantine, resolve, show_layout, undo, view
+from driftline.cli.evolution import (
+    alter,
+    drop,
+    history,
+    promote,
+    quarantine,
+    resolve,
+    show_layout,
+    undo,
+    view,
+)
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
@@ -89,7 +99,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, view, resolve, promote, quarantine, stats, tables, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

@@ -105,6 +105,34 @@ def undo(
     put(undone.to_dict()) if json else show(tables.undone(undone))
 
 
+def drop(
+    context: typer.Context,
+    table: TableName,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete its files, too: all below the table's own location.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be dropped; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json: Json = False,
+) -> None:
+    """Drop a table, with its quarantine and its view."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import tables
+
+    if not (dry_run or yes):
+        raise UsageError(
+            f"drop takes {table} and its quarantine out of the lake",
+            hint="--dry-run tells what it would do, --yes does it",
+        )
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True, writes=True)
+        progress.phase("dropping")
+        dropped = lake.table(table).drop(purge=purge, dry_run=dry_run)
+    put(dropped.to_dict()) if json else show(tables.dropped(dropped))
+
+
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
     """Print the layout of a table's data files, as text or as JSON."""
     from driftline.cli.terminal import Progress, put, show

@@ -21,7 +21,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
-    "Run a lake": ("init", "doctor", "clean", "relocate", "demo", "json-schema"),
+    "Run a lake": ("init", "doctor", "clean", "drop", "relocate", "demo", "json-schema"),
 }
 # What follows the command's name, in lines of 80 columns.
 _EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -56,6 +56,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "init": ("",),
     "doctor": ("",),
     "clean": ("--dry-run",),
+    "drop": ("shop.orders --dry-run", "shop.orders --purge --yes"),
     "relocate": ("--dry-run", "--yes"),
     "demo": ("", "--files ."),
     "json-schema": ("ingest", "contract check"),

@@ -20,6 +20,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "contract check": ("report.findings.ContractCheckJson",),
     "demo": ("ingest.result.ResultJson", "verify.verdict.VerdictJson", "cli.demo.CopiedJson"),
     "doctor": ("operations.doctor.ChecksJson",),
+    "drop": ("operations.drop.DroppedJson",),
     "history": ("core.history.entries.EntryJson", "operations.history.DifferenceJson"),
     "ingest": ("ingest.result.ResultJson",),
     "plan": ("ingest.result.ResultJson",),

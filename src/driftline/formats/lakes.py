@@ -52,6 +52,20 @@ class Orphan:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class DroppedTables:
+    """The tables that leave a catalog together.
+
+    ``names``: a table, and its quarantine if there is one; ``folders``: of their files; ``files``, ``size``:
+    of what is in these folders, and is deleted or left there.
+    """
+
+    names: tuple[str, ...]
+    folders: tuple[str, ...]
+    files: int
+    size: int
+
+
 class Location(Protocol):
     """A lake as its settings name it, before Spark runs."""
 
@@ -136,6 +150,20 @@ class Catalog(Protocol):
 
     def check_writable(self) -> None:
         """Raise UsageError if the lake is a copy of another, or was moved."""
+        ...
+
+    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
+        """Take a table and its quarantine out of the catalog.
+
+        Args:
+            name: ``namespace.table``.
+            purge: Delete the files below the tables' own locations, too.
+            dry_run: Change nothing.
+
+        Raises:
+            UsageError: There is no such table, another one lies in its folder, or the format cannot purge one
+                table alone.
+        """
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:

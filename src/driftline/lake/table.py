@@ -12,6 +12,7 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
+from driftline.capture.checkpoint import captures_of
 from driftline.capture.folder import MAX_FILES
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
@@ -32,6 +33,7 @@ from driftline.lake.check import checked
 from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
+from driftline.operations.drop import Dropped, drop
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.listing import Quarantine
@@ -301,6 +303,20 @@ class Table(Shown):
         ``yes``: even if that hides values, or rows. Raises UsageError, DataError with the reason.
         """
         return undo(self.format, to=to, yes=yes)
+
+    def drop(self, *, purge: bool = False, dry_run: bool = False) -> Dropped:
+        """Take the table, its quarantine and its view out of the catalog.
+
+        Args:
+            purge: Delete all files below the table's own location, too; not of a DuckLake, whose older
+                snapshots have them.
+            dry_run: Tell what would be dropped; change nothing.
+
+        Raises:
+            UsageError: There is no such table, or with ``purge``, another table may have files in its folder.
+        """
+        captures = captures_of(self.lake.warehouse, self.name)
+        return drop(self.lake.format, self.format, captures, purge=purge, dry_run=dry_run)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

@@ -187,6 +187,11 @@ def moved(catalog: Catalog, before: CatalogTable, table: CatalogTable) -> View |
     return moved_view
 
 
+def has_view(catalog: Catalog, table: CatalogTable) -> bool:
+    """True if the table has a view of the usual name that driftline made."""
+    return _types_of_view(catalog, table) is not None
+
+
 def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | None:
     """The types that the table's view was created with; None if there is none of the usual name."""
     if not catalog.has_views:

@@ -202,8 +202,8 @@ class _Raw(PlainTexts):
             places = [origin.place.line for origin in some_origins]
             reject = partial(_reject, some, some_origins, messages)
             nulls = messages.nulls if of_topic else None
-            told = [origin.offset if of_topic else origin.line for origin in some_origins]
-            yield Run(lines, source, places, reject, nulls, Origins(some_origins[0], told))
+            positions = [origin.offset if of_topic else origin.line for origin in some_origins]
+            yield Run(lines, source, places, reject, nulls, Origins(some_origins[0], positions))
 
     def _messages(self, raw: Sequence[bytes | None], origins: Sequence[Origin]) -> MessageTexts:
         """The texts of messages of a topic."""

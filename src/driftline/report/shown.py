@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
+from driftline.operations.drop import Dropped
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
@@ -12,7 +13,7 @@ from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
-from driftline.report.tables import altered, difference, history, layout, undone
+from driftline.report.tables import altered, difference, dropped, history, layout, undone
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
@@ -25,6 +26,7 @@ shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
 shows(Altered, altered)
 shows(History, history)
 shows(Difference, difference)
+shows(Dropped, dropped)
 shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)

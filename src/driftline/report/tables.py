@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from driftline.operations.alter import Altered
+    from driftline.operations.drop import Dropped
     from driftline.operations.history import Difference, History
     from driftline.operations.layout import Layout
     from driftline.operations.undo import Undone, ValueCount
@@ -60,6 +61,22 @@ def difference(result: Difference) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     if not result.changes:
         yield Text("  no difference")
+
+
+def dropped(result: Dropped) -> Iterator[RenderableType]:
+    """The outcome of a `drop`: what left the catalog, and what becomes of the files."""
+    verb = "dropped" if result.is_done else "to drop"
+    for name in filter(None, (*result.tables, result.view)):
+        yield Text.assemble(f"{verb}  ", (clean(name), "bold"))
+    for name in result.captures:
+        yield Text(clean(f"capture {name} finds no table at its next start"), "yellow")
+    for folder in result.folders:
+        yield Text(clean(f"files  {folder}"))
+    future = "deleted" if result.is_done else "to delete"
+    yield Text(
+        f"{counted(result.files, 'file')}, {result.size:,} bytes {future if result.is_purged else 'stay'}"
+        + ("" if result.is_done else ": dry run, nothing is changed")
+    )
 
 
 def undone(result: Undone) -> Iterator[RenderableType]:

@@ -205,8 +205,8 @@ def _heading(result: Result, title: str) -> Text:
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
-        seen = f"{_seen(c.sample, c.place, near)}{_also(c.elsewhere, near)}"
-        because = ": ".join(filter(None, [seen, clean(c.why)]))
+        example = f"{_seen(c.sample, c.place, near)}{_also(c.elsewhere, near)}"
+        because = ": ".join(filter(None, [example, clean(c.why)]))
         yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")

@@ -24,9 +24,11 @@ _WRITERS = (
     *("UnresolvedExecuteImmediate", "ExecuteImmediateQuery"),  # the latter in Spark 4.0
 )
 _FILLS = "`driftline ingest` fills tables"
+_DROPS = "`driftline drop` drops a table"
 # What does it instead, by how the names of Spark's plans begin.
 _INSTEAD = {
     ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): _FILLS,
+    ("DropTable",): _DROPS,
     ("CreateView", "CreateIcebergView", "AlterView"): "`driftline view` makes views",
     ("SetCommand", "ResetCommand"): "Spark's settings stand in driftline.toml, under [catalog]",
     ("SetCatalog",): "name tables as namespace.table",
@@ -38,12 +40,14 @@ _INSTEAD = {
     ): "`driftline alter` changes tables",
 }  # fmt: skip
 
+_BY_WORDS = {"drop table": _DROPS}
+
 
 def must_begin_to_read(sql: str, otherwise: str) -> None:
     """Raise UsageError for SQL whose first word writes, as `must_read` does, which judges all else."""
     if begins := _BEGINS.match(sql):
         words = " ".join(begins[1].lower().split())
-        raise _refused(words, _FILLS if words.startswith("insert") else otherwise)
+        raise _refused(words, _FILLS if words.startswith("insert") else _BY_WORDS.get(words, otherwise))
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:

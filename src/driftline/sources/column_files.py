@@ -135,13 +135,13 @@ class ColumnScan(_PartScan):
     def _merged(self, parts: Sequence[Seen], *, converted: bool) -> Observed:
         by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
         for part in parts:
-            for number, seen in part.items():
-                by_reader[number].append(seen)
+            for number, records in part.items():
+                by_reader[number].append(records)
         return Observed(
             self,
             merge_observations(
-                together(seen, self.readers[i].struct, self.readers[i].label, self.terms)
-                for i, seen in by_reader.items()
+                together(records, self.readers[i].struct, self.readers[i].label, self.terms)
+                for i, records in by_reader.items()
             ),
         )
 

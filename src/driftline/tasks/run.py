@@ -126,9 +126,9 @@ class _MappedRows(Generic[Given_contra]):
         self, given: Given_contra, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows, and return the report of their maker."""
-        made = TaskRows(self.maker.rows(given, set_aside))
-        yield from map(self.function, made)
-        return made.reported
+        rows = TaskRows(self.maker.rows(given, set_aside))
+        yield from map(self.function, rows)
+        return rows.reported
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from driftline.formats.ducklake.snapshot import (
     TableRow,
     columns_of,
     find,
+    forget_all,
     load_again,
     remember,
     split,
@@ -99,6 +100,35 @@ def rename(connection: Connection, name: str, to: str, message: CommitMessage) -
     for row, new_name in renamed:
         _rename(connection, head, row, new_name)
     _finish(connection, head, message)
+
+
+def drop(connection: Connection, names: Sequence[str], message: CommitMessage) -> None:
+    """Drop those of the tables that are there, with the deletes that they remember, in one snapshot."""
+    head = _next(connection)
+    head.schema_version += 1
+    for name in names:
+        for each in (name, name + DELETES_SUFFIX):
+            table = find(connection, each, head.snapshot)
+            if table is None:
+                continue
+            if each == name or state_of(connection, table, head.snapshot).properties.get(DELETES_OF):
+                _drop(connection, head, table)
+    _finish(connection, head, message)
+
+
+# Of each table that a DROP of DuckDB's ends, its rows of this table's.
+_OF_TABLE = (
+    "ducklake_table", "ducklake_column", "ducklake_column_tag", "ducklake_partition_info", "ducklake_sort_info",
+    "ducklake_data_file", "ducklake_delete_file",
+)  # fmt: skip
+
+
+def _drop(connection: Connection, head: LatestSnapshot, table: TableRow) -> None:
+    for place in _OF_TABLE:
+        connection.end(place, head.snapshot, f"table_id = {table.id}")
+    connection.end("ducklake_tag", head.snapshot, f"object_id = {table.id}")
+    forget_all(connection, table.id)
+    head.changes_made.append(f"dropped_table:{table.id}")
 
 
 def _rename(connection: Connection, head: LatestSnapshot, table: TableRow, to: str) -> None:

@@ -7,16 +7,20 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 
-from driftline.errors import DataError
+from driftline.core.schema.naming import QUARANTINE
+from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
-from driftline.formats.ducklake.snapshot import LIVE, latest, live
+from driftline.formats.ducklake.commit import drop, landed
+from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
+from driftline.formats.ducklake.snapshot import LIVE, find, latest, live
 from driftline.formats.ducklake.statistics import tables
 from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.formats.lakes import BY_DUCKDB, Orphan
+from driftline.formats.lakes import BY_DUCKDB, DroppedTables, Orphan
 from driftline.formats.leftovers import bare, listed
 from driftline.runtime.disk import Bounds, delete_by_hadoop
 from driftline.runtime.file_io import settings
@@ -374,6 +378,35 @@ class DuckLake:
     def check_writable(self) -> None:
         """Raise UsageError if the lake is a copy of another, or was moved."""
         self.catalog.check_writable()
+
+    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
+        """End a table and its quarantine in one snapshot; those before it keep their files.
+
+        Raises UsageError if there is neither, or for ``purge``.
+        """
+        self.check_writable()
+        if purge:
+            raise UsageError(
+                "a DuckLake keeps the files of a dropped table for its older snapshots",
+                hint="drop it without --purge, then let DuckDB expire the snapshots of all tables: "
+                "ducklake_expire_snapshots, and ducklake_cleanup_old_files",
+            )
+        rows = self.catalog.read(
+            lambda connection: {
+                each: find(connection, each, latest(connection)) for each in (name, name + QUARANTINE)
+            }
+        )
+        tables = {each: row for each, row in rows.items() if row is not None}
+        if not tables:
+            raise no_table(name)
+        folders = tuple(row.folder for row in tables.values())
+        files = [file for folder in folders for file in listed(self.spark, folder, float("inf"))]
+        if not dry_run:
+            message = CommitMessage(AUTHOR, f"drops {name}", {})
+            self.catalog.write(
+                lambda connection: drop(connection, list(tables), message), partial(landed, message=message)
+            )
+        return DroppedTables(tuple(tables), folders, len(files), sum(file.size for file in files))
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Delete the files that no snapshot has, last touched more than

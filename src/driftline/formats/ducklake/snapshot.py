@@ -249,6 +249,12 @@ def remember(connection: Connection, table: int, snapshot: int, files: Sequence[
     connection.execute(f"INSERT INTO meta.{_NAME} VALUES {', '.join(rows)}")
 
 
+def forget_all(connection: Connection, table: int) -> None:
+    """Drop all files that the table took."""
+    if _NAME in connection.tables():
+        connection.execute(f"DELETE FROM meta.{_NAME} WHERE table_id = {table}")
+
+
 def forget(connection: Connection, table: int, snapshot: int) -> None:
     """Drop the files that the table took in a snapshot."""
     if _NAME in connection.tables():

@@ -15,7 +15,8 @@ from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.config import DURABILITY
 from driftline.core.history.entries import LEDGER
-from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.core.schema.naming import QUARANTINE
+from driftline.errors import DataError, DriftlineError, UsageError, no_table
 from driftline.formats.iceberg.commit import SyncedCommit
 from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
 from driftline.formats.iceberg.gateway import items
@@ -25,7 +26,7 @@ from driftline.formats.iceberg.reader import WRITTEN_LEDGER, metadata_table, pla
 from driftline.formats.iceberg.relocating import CATALOG, displaced_lake
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
-from driftline.formats.lakes import BY_PYTHON, Orphan
+from driftline.formats.lakes import BY_PYTHON, DroppedTables, Orphan
 from driftline.formats.leftovers import bare, listed
 from driftline.runtime.disk import Bounds, delete_by_file_io, delete_by_hadoop, on_disk, sync
 from driftline.runtime.read_only import must_read
@@ -115,6 +116,49 @@ class IcebergCatalog:
         self.check_writable()
         return clean(self.spark, self.folder, map(self._handle, self.tables()), older_than, dry_run=dry_run)
 
+    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
+        """Take a table and its quarantine out of the catalog. ``purge``: delete the files below their
+        locations.
+
+        Raises UsageError if there is neither, or if a file of another table may lie there.
+        """
+        self.check_writable()
+        loaded = {handle: handle.java() for handle in map(self._handle, (name, name + QUARANTINE))}
+        tables = {handle: java for handle, java in loaded.items() if java is not None}
+        if not tables:
+            raise no_table(name)
+        if purge:
+            self._check_alone(tables)
+        files_of = {handle: _below(self.spark, java) for handle, java in tables.items()}
+        if not dry_run:
+            for handle in tables:
+                # Never a purge of the catalog's own: it deletes what the metadata name, wherever that lies.
+                self.spark.sql(f"DROP TABLE {self.sql_name(handle.name)}")
+            if purge:
+                for handle, files in files_of.items():
+                    _purge(self.spark, tables[handle], files)
+        files = [file for listing in files_of.values() for file in listing]
+        return DroppedTables(
+            tuple(handle.name for handle in tables),
+            tuple(str(java.location()) for java in tables.values()),
+            len(files),
+            sum(file.size for file in files),
+        )
+
+    def _check_alone(self, tables: Mapping[IcebergHandle, Any]) -> None:
+        """Raise UsageError if another table of the catalog may have files below the locations of these."""
+        names = {handle.name for handle in tables}
+        within = Bounds(tuple(str(java.location()) for java in tables.values()))
+        for other in map(self._handle, self.tables()):
+            java = None if other.name in names else other.java()
+            if java is None:
+                continue
+            if any(within.hold(f"{folder}/any") for folder in (str(java.location()), *_folders(java))):
+                raise UsageError(
+                    f"the files of {other.name} lie in the folder of {' or '.join(sorted(names))}",
+                    hint="drop it without --purge",
+                )
+
     def check_writable(self) -> None:
         """Raise UsageError if the lake is a copy of another, or was moved."""
         if (elsewhere := self._displaced()) is not None:
@@ -201,6 +245,27 @@ def clean(
             else:
                 delete_by_hadoop(spark, file.path, limits[path], empty_folders=True)
     return [by_path[path] for path in sorted(by_path)]
+
+
+def _below(spark: SparkSession, java: Any) -> list[Orphan]:
+    """All files below a Java table's location."""
+    location, now = str(java.location()), float("inf")
+    return list(
+        listed_orphans(java, location, now) if in_store(java, location) else listed(spark, location, now)
+    )
+
+
+def _purge(spark: SparkSession, java: Any, files: Iterable[Orphan]) -> None:
+    """Delete the files below a Java table's location, and the folders that they leave empty."""
+    location = str(java.location()).rstrip("/")
+    remote = in_store(java, location)
+    # The location itself goes too, once it is empty.
+    parent = Bounds((location.rpartition("/")[0],))
+    for file in files:
+        if remote:
+            delete_by_file_io(java.io(), file.path, Bounds((location,)))
+        else:
+            delete_by_hadoop(spark, file.path, parent, empty_folders=True)
 
 
 def _sync(tables: Mapping[IcebergHandle, Any]) -> None:

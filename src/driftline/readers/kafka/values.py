@@ -133,8 +133,8 @@ class Wire:
 
         An error is not kept: the registry may have the schema later.
         """
-        made: T = _made(make, self, number)
-        return made
+        value: T = _made(make, self, number)
+        return value
 
     def schema(self, number: int) -> Registered:
         """The schema with this id. Raises as `decoder` does."""
