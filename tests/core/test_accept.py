@@ -21,7 +21,7 @@ from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.ingest.result import result
-from driftline.observe.expect import expect
+from driftline.observe.expect import ExpectedField, expect, with_declared_values
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.sources.scan import Observed
@@ -35,6 +35,7 @@ class Lines:
     schema: Schema
     settings: Settings
     judge: AdmissionCheck | None = None
+    values: ExpectedField | None = None
     tasks: int = 1
     repeats: bool = False
 
@@ -46,11 +47,20 @@ class Lines:
             parts.append(observer.result())
         return Observed(self, merge_observations(parts))  # type: ignore[arg-type]
 
+    def with_declared_values(self, schema: Schema) -> Lines | None:
+        before = self.expected
+        expected = with_declared_values(before, schema.struct, self.settings)
+        return None if expected is before else replace(self, values=expected)
+
+    @property
+    def expected(self) -> ExpectedField:
+        return self.values or expect(self.schema, self.settings)
+
     def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
         return replace(self, judge=judge)
 
     def observer(self) -> JsonObserver:
-        return JsonObserver(expect(self.schema, self.settings), self.settings, self.judge)
+        return JsonObserver(self.expected, self.settings, self.judge)
 
     def verdicts(self) -> list[bool]:
         """Which lines the road lets through when it reads them again to write them."""

@@ -26,7 +26,7 @@ from driftline.core.settings.table import Settings
 from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
-from driftline.observe.expect import expect
+from driftline.observe.expect import ExpectedField, expect, with_declared_values
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.sources.scan import Observed
@@ -41,15 +41,25 @@ class Lines:
     schema: Schema
     settings: Settings
     judge: AdmissionCheck | None = None
+    values: ExpectedField | None = None
     repeats: bool = False
 
     def observer(self) -> JsonObserver:
-        return JsonObserver(expect(self.schema, self.settings), self.settings, self.judge)
+        return JsonObserver(self.expected, self.settings, self.judge)
 
     def observe(self) -> Observed:
         observer = self.observer()
         observer.feed(self.lines, "batch", 1)
         return Observed(self, observer.result())  # type: ignore[arg-type]
+
+    def with_declared_values(self, schema: Schema) -> Lines | None:
+        before = self.expected
+        expected = with_declared_values(before, schema.struct, self.settings)
+        return None if expected is before else replace(self, values=expected)
+
+    @property
+    def expected(self) -> ExpectedField:
+        return self.values or expect(self.schema, self.settings)
 
     def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
         return replace(self, judge=judge)

@@ -51,12 +51,15 @@ def accepted(
         observation = replace(
             observed.observation, shape=without_excluded(observed.observation.shape, settings.contract)
         )
-        refused.observed(observation)
         progress("planning")
         planned = recent.plan(schema, observation.shape, settings, refused.not_rewritten)
         while lossy_now := frozenset(lossy(planned)) - refused.not_rewritten:
             refused.not_rewritten |= lossy_now
             planned = plan(schema, observation.shape, settings, refused.not_rewritten)
+        if (with_values := scan.with_declared_values(planned.schema)) is not None:
+            scan = with_values
+            continue
+        refused.observed(observation)
         if settings.on_conflict == "fail":
             _fail(observation, planned)
         if not planned.conflicts:

@@ -122,6 +122,8 @@ class BatchRun:
         plan = self._plan_of(observed)
         if plan.conflicts or plan.rewrites or not plan.schema.struct.fields:
             return None
+        if scan.with_declared_values(plan.schema) is not None:  # it has to be observed again
+            return None
         try:
             batch.new_definition(self.state, plan)
         except DriftlineError:  # all of the batch may have what its beginning lacks

@@ -27,6 +27,7 @@ from driftline.core.schema.types import (
     Primitive,
     Schema,
     Struct,
+    Type,
     peel,
 )
 from driftline.core.settings.fields import Contract
@@ -159,6 +160,47 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
     if not is_known or any(f.required for _, f in Schema(Struct((column,))).walk()):
         return None
     return Facet(dim, RECORD if isinstance(leaf_type, Struct) else leaf_type)  # type: ignore[arg-type]
+
+
+def with_declared_values(expected: ExpectedField, struct: Struct, settings: Settings) -> ExpectedField:
+    """Add the values of maps that only a plan has found, where hints say what is inside of them.
+
+    Without them a decimal in a map of records is observed as a double or a long, whose digits are gone.
+
+    Args:
+        expected: the table's columns, as the batch was observed.
+        struct: the columns that the plan gives the table.
+        settings: the table's settings.
+    """
+    return _with_fields(expected, struct.fields, settings.contract, settings)
+
+
+def _with_fields(
+    expected: ExpectedField, columns: Iterable[Field], contract: Contract, settings: Settings
+) -> ExpectedField:
+    keys, changed = by_key(columns, settings.mark), {}
+    for key, field_contract in contract.fields.items():
+        before = expected.fields.get(key, UNKNOWN)
+        now = _with_values(before, [f.type for f in keys.get(key, ())], field_contract, settings)
+        if now is not before:
+            changed[key] = now
+    return replace(expected, fields={**expected.fields, **changed}) if changed else expected
+
+
+def _with_values(
+    expected: ExpectedField, types: Sequence[Type], contract: Contract, settings: Settings
+) -> ExpectedField:
+    peeled = [peel(type_) for type_ in types]
+    inside = contract.inside(max((dim for dim, _ in peeled), default=0))
+    structs = [type_ for _, type_ in peeled if isinstance(type_, Struct)]
+    maps = [type_ for _, type_ in peeled if isinstance(type_, Map) and type_.key == STRING]
+    expected = _with_fields(expected, [f for t in structs for f in t.fields], inside, settings)
+    if structs or not maps or "value" not in inside.fields:
+        return expected
+    of_values = inside.of("value")
+    value = expected.value or _expect((), of_values, settings)
+    value = _with_values(value, [type_.value for type_ in maps], of_values, settings)
+    return expected if value is expected.value else replace(expected, value=value)
 
 
 def steady(expected: ExpectedField) -> RecordShape:

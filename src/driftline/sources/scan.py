@@ -15,7 +15,7 @@ from driftline.core.schema.types import Field, Place, Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.core.settings.table import Settings
 from driftline.errors import DataError
-from driftline.observe.expect import expect
+from driftline.observe.expect import expect, with_declared_values
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.rejects import REJECTED, Rejects
 from driftline.readers.task import AdmissionTerms, TaskReader, dealt, in_runs
@@ -125,6 +125,20 @@ class BatchScan(ABC):
             observation: of the batch so far, including these records.
         """
         return replace(self._advised(observation), terms=self.terms.refusing(judge, conflicts))
+
+    def with_declared_values(self, schema: Schema) -> Self | None:
+        """Return a scan that observes the values of new maps by the hints inside of them.
+
+        Args:
+            schema: the table as it was planned.
+
+        Returns:
+            None if this scan does so, or there are no such maps.
+        """
+        expected = with_declared_values(self.terms.expected, schema.struct, self.settings)
+        if expected is self.terms.expected:
+            return None
+        return replace(self, terms=replace(self.terms, expected=expected))
 
     def tasks(self, plan: Plan, struct: Struct, observation: Observation) -> RowTasks:
         """Return tasks that observe all records, and make rows of ``struct`` by the ``plan``."""
