@@ -1,6 +1,9 @@
 """Reports for people, as plain text."""
 
 import io
+import json
+import shlex
+import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +17,14 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Place, Schema, Struct
+from driftline.core.settings.fields import toml_line
+from driftline.core.settings.properties import as_properties, flattened
 from driftline.core.settings.table import Settings
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import MalformedRecord, Observation, Tally
 from driftline.operations.listing import Quarantine, RejectGroup
 from driftline.report import drift, tables, text
+from driftline.report.lines import in_flags, in_python
 from driftline.verify import Mismatch, Verdict
 
 
@@ -146,7 +152,7 @@ def test_a_quarantine_is_listed_in_the_words_of_the_batch():
         RejectGroup("the policy is strict", path, table_type, "long", 1, "7", "f.json:3", at, at)
         for path, table_type in (("a", "none"), ("b", "boolean"))
     )
-    lines = printed(drift.quarantine(Quarantine("s.t", 2, 0, 3, groups))).splitlines()
+    lines = printed(drift.quarantine(Quarantine("s.t", 2, 0, 3, groups), in_flags)).splitlines()
     assert lines[0] == "s.t  2 records in quarantine, 3 discarded"
     assert "a: long where the table has no such column  the policy is strict" in lines[1]
     assert "b: long into boolean  the policy is strict" in lines[3]
@@ -225,11 +231,50 @@ def test_very_much_leaves_the_screen_to_the_rest():
     assert "  and 7 more conversions: see --json\n" in many
 
 
+@pytest.mark.parametrize(
+    ("hint", "flag", "argument"),
+    [
+        ('dates = "instant"  # why', "--set dates=instant  # why", 'dates="instant"  # why'),
+        ('maps.a."`b.c`" = "off"  # x = "y"  # z', "--set 'maps.a.`b.c`=off'  # x = \"y\"  # z",
+         'maps={"a.`b.c`": "off"}  # x = "y"  # z'),
+        ("hints.\"a b\" = \"date('dd.MM.yyyy')\"  # why", """--hint 'a b=date('"'"'dd.MM.yyyy'"'"')'  # why""",
+         "hints={\"a b\": \"date('dd.MM.yyyy')\"}  # why"),
+        ("pass --header no", "pass --header no", 'pass header="no"'),
+        ("pass --decimal . --thousands '' here", "pass --decimal . --thousands '' here", 'pass decimal="." thousands="" here'),
+        ("--envelope dms, with a --key, makes them rows", "--envelope dms, with a --key, makes them rows",
+         'envelope="dms", with a key, makes them rows'),
+        ("make it with --hint at=timestamp --set epoch_unit=ms", "make it with --hint at=timestamp --set epoch_unit=ms",
+         'make it with hints={"at": "timestamp"} epoch_unit="ms"'),
+        ("--again ingests it; resolve --as long", "--again ingests it; resolve --as long",
+         "again=True ingests it; resolve --as long"),
+    ],
+)  # fmt: skip
+def test_hint_is_spelled_for_the_surface_that_prints_it(hint: str, flag: str, argument: str):
+    result = Result("s.t", "", 5, 5, 0, hints=(hint,))
+    for words, spelled in ((str, hint), (in_flags, flag), (in_python, argument)):
+        assert (
+            printed(text.batch(result, words=words), width=200).splitlines()[1] == f"  hint        {spelled}"
+        )
+    assert printed(text.batch(result), width=200).splitlines()[1] == f"  hint        {argument}"
+
+
+@pytest.mark.parametrize("path", [("a",), ("a", "b.c"), ("a b",), ("`",), ('"',), ("ü", "$x", "it's")])
+def test_hint_at_a_path_is_one_setting_on_every_surface(path: tuple[str, ...]):
+    for setting, value in (("hints", "map<string, long>"), ("maps", "off")):
+        line = toml_line(setting, path, value, "why # it")
+        lines = dict(flattened(tomllib.loads(line)))
+        option, written, *_ = shlex.split(in_flags(line), comments=True)
+        key, _, given = written.rpartition("=")
+        assert {f"hints.{key}" if option == "--hint" else key: given} == lines
+        name, arguments = in_python(line).split("  # ")[0].split("=", 1)
+        assert as_properties({name: json.loads(arguments)}) == as_properties(lines)
+
+
 def test_many_maps_are_one_hint():
     def hints(maps: int, more: str | None) -> list[str]:
         about_maps = [f'maps.m{i} = "off"  # keeps a struct' for i in range(maps)]
         result = Result("s.t", "", 5, 5, 0, hints=("CSV is read so", *about_maps, *about_maps))
-        return printed(text.batch(result, more_hints=more)).splitlines()[2:]
+        return printed(text.batch(result, more_hints=more, words=str)).splitlines()[2:]
 
     assert hints(2, "--hints") == [f'  hint        maps.m{i} = "off"  # keeps a struct' for i in range(2)]
     assert hints(4, "--hints") == [

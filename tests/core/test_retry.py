@@ -142,7 +142,7 @@ def test_a_log_is_told_of_a_long_wait(
             return self.asked < 3
 
     monkeypatch.setattr(cli, "_PATIENCE", 0.0)
-    shown = cli.Running(SimpleNamespace(spark=None), "orders", json=True)  # type: ignore[arg-type]
+    shown = cli.Running(SimpleNamespace(spark=None), "orders", json=True, words=str)  # type: ignore[arg-type]
     shown.phase("committing")
     assert shown._next(Query()) is None  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""

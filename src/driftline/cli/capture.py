@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.config import Config
     from driftline.lake import Lake
+    from driftline.report.lines import Words
     from driftline.report.metrics import Health, Metrics
 
 _TICK = 0.1  # seconds
@@ -57,6 +58,7 @@ class Running:
     lake: Lake
     name: str
     json: bool
+    words: Words
     more_hints: str | None = "--hints"
     metrics: Metrics | None = None
     health: Health | None = None
@@ -142,7 +144,11 @@ class Running:
                 where = clean(from_folder(self.checkpoint, Path.cwd()))
                 show(Text.assemble((f"{self.name}  ", "bold"), f"checkpoint {where}"))
             title = f"{self.name} {batch.epoch}"
-            show(text.batch(result, title, hints_before=self.hints, more_hints=self.more_hints))
+            show(
+                text.batch(
+                    result, title, hints_before=self.hints, more_hints=self.more_hints, words=self.words
+                )
+            )
             show(text.lost(batch.lost))
 
     def _sum(self) -> Text:
@@ -311,9 +317,8 @@ def capture(
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress, writes=True)
-    shown = Running(
-        lake, name, json=json, more_hints=more_hints(all_hints=hints), metrics=counted, health=health
-    )
+    more = more_hints(all_hints=hints)
+    shown = Running(lake, name, json, scope.words(into), more, counted, health)
     query = lake.table(into).capture(
         source,
         name=name,

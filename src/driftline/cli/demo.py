@@ -17,6 +17,7 @@ from driftline.cli import rows
 from driftline.cli.terminal import Progress, out, put, show
 from driftline.errors import UsageError
 from driftline.report import text
+from driftline.report.lines import in_flags
 from driftline.report.tables import drifted
 from driftline.runtime.disk import NEW, delete_folder
 from driftline.runtime.java import QUICK
@@ -121,7 +122,11 @@ def _week(table: Table, files: list[str]) -> None:
         _headline(story)
         with Progress(table.lake.spark) as progress:
             result = table.ingest(file, progress=progress.of(Path(file).name))
-        show(text.batch(result, Path(file).name, near=DATA, hints_before=hints, more_hints="--json"))
+        show(
+            text.batch(
+                result, Path(file).name, near=DATA, hints_before=hints, more_hints="--json", words=in_flags
+            )
+        )
 
 
 def _outcome(table: Table) -> None:

@@ -313,9 +313,9 @@ def quarantine(
     from driftline.report import drift
 
     _check(replay=replay, export=export, discard=discard, restore=restore, source=source)
-    writes = replay or discard or restore
+    writes, words = replay or discard or restore, context.obj.words(table)
     if not (writes or export) and (listed := context.obj.waiting(table)):
-        put(listed.to_dict()) if json else show(drift.quarantine(listed))
+        put(listed.to_dict()) if json else show(drift.quarantine(listed, words))
         return
     with Progress() as progress:
         of_table = context.obj.open(progress, table=table, writes=writes).table(table)
@@ -334,14 +334,14 @@ def quarantine(
             progress.phase("looking")
             waiting = of_table.quarantine()
     if replay:
-        put(again.to_dict()) if json else show(drift.replayed(again))
+        put(again.to_dict()) if json else show(drift.replayed(again, words))
     elif export is not None:
         exported: ExportedJson = {"table": table, "file": str(export), "records": count}
         put(exported) if json else typer.echo(f"{count} records in {export}")
     elif discard or restore:
-        put(done.to_dict()) if json else show(drift.discarded(done))
+        put(done.to_dict()) if json else show(drift.discarded(done, words))
     else:
-        put(waiting.to_dict()) if json else show(drift.quarantine(waiting))
+        put(waiting.to_dict()) if json else show(drift.quarantine(waiting, words))
 
 
 def _check(*, replay: bool, export: Path | None, discard: bool, restore: bool, source: str | None) -> None:

@@ -33,6 +33,7 @@ from driftline.errors import DataError
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Table
+    from driftline.report.lines import Words
     from driftline.report.metrics import Metrics
 
 
@@ -71,7 +72,7 @@ def ingest(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, on_change=on_change, counted=counted,
     )  # fmt: skip
-    _show(results, Output.json if json else Output.text, hints=hints)
+    _show(results, Output.json if json else Output.text, context.obj.words(into), hints=hints)
 
 
 @with_table_options
@@ -112,7 +113,8 @@ def plan(
             per_file=batch_per_file, strings=strings, dry_run=True, on_change=None,
         )
     )  # fmt: skip
-    _show(results, Output.json if json else output, fail_on or (), hints=hints)
+    words = context.obj.words(into)
+    _show(results, Output.json if json else output, words, fail_on or (), hints=hints)
     refused = [
         finding for _, result in results for finding in findings(result) if finding.kind in (fail_on or ())
     ]
@@ -178,6 +180,7 @@ def _check_new(table: Table, files: Sequence[str]) -> None:
 def _show(
     results: Iterator[tuple[str, Result]] | Sequence[tuple[str, Result]],
     output: Output,
+    words: Words,
     fail_on: Collection[str] = (),
     *,
     hints: bool,
@@ -192,7 +195,8 @@ def _show(
                 put(result.to_dict())
             case Output.text:
                 more = more_hints(all_hints=hints)
-                show(text.batch(result, title, hints_before=hints_before, more_hints=more))
+                lines = text.batch(result, title, hints_before=hints_before, more_hints=more, words=words)
+                show(lines)
             case Output.github:
                 for line in findings.github(list(findings.findings(result)), fail_on):
                     typer.echo(line)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
+    from driftline.report.lines import Words
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
@@ -208,6 +209,14 @@ class Invocation:
         self._must_exist()
         self._must_have(table)
         return by_duckdb(embedded, table)
+
+    def words(self, table: str) -> Words:
+        """Return the function that spells hints for a table: as flags, or as lines of a `driftline.toml` that
+        has settings of the table.
+        """
+        from driftline.report.lines import in_flags  # late: as what comes with it
+
+        return str if table in self.config.tables else in_flags
 
     @property
     def writes(self) -> str:

@@ -53,9 +53,7 @@ def accepted(
         )
         progress("planning")
         planned = recent.plan(schema, observation.shape, settings, refused.not_rewritten)
-        while lossy_now := frozenset(lossy(planned)) - refused.not_rewritten:
-            refused.not_rewritten |= lossy_now
-            planned = plan(schema, observation.shape, settings, refused.not_rewritten)
+        planned = refused.without_loss(planned, observation, lossy)
         if (with_values := scan.with_declared_values(planned.schema)) is not None:
             scan = with_values
             continue
@@ -109,6 +107,15 @@ class _Refused:
         self.rounds += 1
         if not self.stuck:
             self.conflicts += self.last
+
+    def without_loss(
+        self, planned: Plan, observation: Observation, lossy: Callable[[Plan], Iterable[Path]]
+    ) -> Plan:
+        """Plan again, without rewriting the columns whose values the plan would change."""
+        while lossy_now := frozenset(lossy(planned)) - self.not_rewritten:
+            self.not_rewritten |= lossy_now
+            planned = plan(self.schema, observation.shape, self.settings, self.not_rewritten)
+        return planned
 
     def add(self, observation: Observation, planned: Plan) -> None:
         """Refuse the conflicts of the policies, or, if there are none, those of the limits.

@@ -12,7 +12,7 @@ from driftline.core.changes import in_words, reportable
 from driftline.core.planning.plan import misfit
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
-from driftline.report.lines import LISTED, Hanging, clean, sample, short
+from driftline.report.lines import LISTED, Hanging, Words, clean, in_python, sample, short
 from driftline.report.text import batch
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
         yield Text("  dry run: nothing is written", "dim")
 
 
-def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
-    """The waiting records, by reason."""
+def quarantine(waiting: Quarantine, words: Words = in_python) -> Iterator[RenderableType]:
+    """The waiting records, by reason. ``words``: spells advice."""
     done = f", {waiting.replayed} replayed" if waiting.replayed else ""
     done += f", {waiting.discarded} discarded" if waiting.discarded else ""
     count = (
@@ -124,7 +124,7 @@ def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
         yield Text(f"  and {waiting.waiting - shown} more, for other reasons", "dim")
     if waiting.waiting:
         again = "--replay ingests them again, once the policy or the table has changed"
-        yield Hanging(Text(f"{again}; --discard ends the wait", "dim"), 2, 6)
+        yield Hanging(Text(words(f"{again}; --discard ends the wait"), "dim"), 2, 6)
 
 
 def _group(group: RejectGroup) -> Iterator[RenderableType]:
@@ -146,20 +146,23 @@ def _group(group: RejectGroup) -> Iterator[RenderableType]:
     yield Hanging(Text(f"{sample(group.sample)}{where}  {when}", "dim"), 10, 10)
 
 
-def replayed(replay: Replay) -> Iterator[RenderableType]:
-    """The outcome of a replay."""
+def replayed(replay: Replay, words: Words = in_python) -> Iterator[RenderableType]:
+    """The outcome of a replay. ``words``: spells advice."""
     if not replay.results:
         yield Text.assemble((clean(replay.table), "bold"), "  nothing to replay")
     hints: set[str] = set()
     for result in replay.results:
-        yield from batch(result, "from quarantine", hints_before=hints, more_hints="--json")
+        yield from batch(
+            result, "from quarantine", hints_before=hints, more_hints=words("--json"), words=words
+        )
     if replay.stay:
         stay = (
             "stays in quarantine: it is not a valid record"
             if replay.stay == 1
             else "stay in quarantine: they are not valid records"
         )
-        yield Hanging(Text(f"{replay.stay} {stay}, under any schema; --discard ends the wait", "dim"), 2, 6)
+        advice = words("--discard ends the wait")
+        yield Hanging(Text(f"{replay.stay} {stay}, under any schema; {advice}", "dim"), 2, 6)
     if replay.held:
         yield Text(
             f"  {replay.held} of a capture's batch that has not ended: replay again once the capture has resumed",
@@ -167,8 +170,8 @@ def replayed(replay: Replay) -> Iterator[RenderableType]:
         )
 
 
-def discarded(result: Discarded) -> Iterator[RenderableType]:
-    """The outcome of a discard, or of its opposite."""
+def discarded(result: Discarded, words: Words = in_python) -> Iterator[RenderableType]:
+    """The outcome of a discard, or of its opposite. ``words``: spells advice."""
     if not result.records:
         outcome = "nothing to restore" if result.restored else "nothing to discard"
     else:
@@ -181,7 +184,8 @@ def discarded(result: Discarded) -> Iterator[RenderableType]:
     yield Text.assemble((clean(result.table), "bold"), f"  {outcome}")
     if result.records and not result.restored:
         kept = "it is" if result.records == 1 else "they are"
-        yield Hanging(Text(f"{kept} kept, but no longer waiting: --restore takes this back", "dim"), 2, 6)
+        advice = words("--restore takes this back")
+        yield Hanging(Text(f"{kept} kept, but no longer waiting: {advice}", "dim"), 2, 6)
     if result.held:
         waits = "waits" if result.held == 1 else "wait"
         why = "a capture's batch, or a replay, that has not ended: resume the capture, or replay"

@@ -152,7 +152,7 @@ def _who(entry: Entry) -> str:
         case "undo":
             return f"undo of {clean(record.text)}"
         case "outside":
-            return "outside driftline"
+            return "SQL, or another engine"
         case _:
             return "unknown: its metadata were cleaned away"
 

@@ -15,7 +15,7 @@ from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Place, dotted, leaves
 from driftline.ingest.result import Result
-from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, short
+from driftline.report.lines import LISTED, Hanging, Words, clean, from_folder, in_python, sample, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,16 +44,17 @@ def batch(
     near: Path | None = None,
     hints_before: set[str] | None = None,
     more_hints: str | None = "the result's `hints`",
+    words: Words = in_python,
 ) -> Iterator[RenderableType]:
     """One batch: counts, records and values without a column, then each conflict with its cause, and hints.
 
     ``near``: files below it are named from there; it is the working directory, if not given.
     ``hints_before``: hints that were given before; those of this batch are added. ``more_hints``: where a
-    reader finds those that are not listed; None lists all.
+    reader finds those that are not listed; None lists all. ``words``: spells hints.
     """
     near = near or Path.cwd()
     yield _heading(result, title)
-    yield from _set_aside(result, near)
+    yield from _set_aside(result, near, words)
     for name, count in result.dropped_names.items():
         yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
@@ -81,7 +82,7 @@ def batch(
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     yield from _marks(result.marks)
     yield from _kept(result)
-    yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
+    yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints, words)
 
 
 def _marks(marks: Mapping[str, int]) -> Iterator[RenderableType]:
@@ -117,7 +118,9 @@ def lost(offsets: Iterable[LostOffsets]) -> Iterator[RenderableType]:
         )
 
 
-def _hints(hints: Sequence[str], before: set[str], more: str | None) -> Iterator[RenderableType]:
+def _hints(
+    hints: Sequence[str], before: set[str], more: str | None, words: Words
+) -> Iterator[RenderableType]:
     """Lines to paste, without those that were printed before; of many about maps their number alone."""
     new = list(dict.fromkeys(hint for hint in hints if hint not in before))
     before.update(new)
@@ -127,7 +130,7 @@ def _hints(hints: Sequence[str], before: set[str], more: str | None) -> Iterator
     others = [hint for hint in new if hint not in maps]
     shown = others if more is None else _first(others, HINTS)
     for hint in shown:
-        yield _item("hint", sample(hint, HINT), style="cyan")
+        yield _item("hint", sample(words(hint), HINT), style="cyan")
     if len(others) > len(shown):
         yield _item("hint", f"and {len(others) - len(shown)} more: see {more}", style="cyan")
     if maps:
@@ -202,7 +205,7 @@ def _heading(result: Result, title: str) -> Text:
     )
 
 
-def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
+def _set_aside(result: Result, near: Path, words: Words) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
         example = f"{_seen(c.sample, c.place, near)}{_also(c.elsewhere, near)}"
@@ -213,7 +216,7 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     if not result.conflicts and result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
     if _is_no_json(result):
-        yield _item("hint", _OTHER, style="cyan")
+        yield _item("hint", words(_OTHER), style="cyan")
 
 
 def _also(places: Sequence[Place], near: Path) -> str:
