@@ -15,7 +15,7 @@ from rich.text import Text
 
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import List, Map, Struct, Type, name_text
-from driftline.core.settings.properties import SettingArguments
+from driftline.core.settings.declarations import SettingArguments
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
