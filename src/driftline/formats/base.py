@@ -217,7 +217,7 @@ class UpkeepTransaction(Protocol):
         return True
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options of `stores.filesystem` with which tasks reach the store of the `location`.
+        """Return the options of `stores.filesystem` with which tasks reach the store of the `location`.
 
         None if it is in no store, or if tasks cannot reach it.
         """
@@ -446,7 +446,7 @@ class AlterableTable(Protocol):
         ...
 
     def with_rows(self) -> CatalogTable:
-        """The table with its rows. Raises NeedsSpark if it was opened without Spark."""
+        """Return the table with its rows. Raises NeedsSpark if it was opened without Spark."""
         ...
 
     def load(self) -> State:
@@ -512,7 +512,7 @@ class CatalogTable(AlterableTable, Protocol):
         ...
 
     def with_rows(self) -> CatalogTable:
-        """The table itself."""
+        """Return the table itself."""
         return self
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
-    """All files in a folder that were last changed ``before`` then, in seconds since 1970."""
+    """Yield all files in a folder that were last changed ``before`` then, in seconds since 1970."""
     path = hadoop_path(spark, folder)
     fs = hadoop_file_system(spark, path)
     if "LocalFileSystem" in fs.getClass().getName():
@@ -44,7 +44,7 @@ def _listed_here(folder: str, before: float) -> Iterator[Orphan]:
 
 
 def bare(path: str) -> str:
-    """A path without its scheme, as one is written in several ways.
+    """Return a path without its scheme, as one is written in several ways.
 
     >>> bare("file:///a/b"), bare("/a/b")
     ('/a/b', '/a/b')

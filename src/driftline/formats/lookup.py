@@ -27,9 +27,13 @@ _SMALL = 32 * 2**20  # bytes of key columns
 
 @dataclass(frozen=True, slots=True)
 class KeyLookup:
-    """Keys of a batch that are looked up. ``order``: the id of the column with a row's order; ``columns``:
-    those of the table among the columns that are read, by their ids; ``deleted``: the id of the column with
-    the mark of a delete; ``row_id``: of that with ids of rows.
+    """Keys of a batch that are looked up.
+
+    Attributes:
+        order: the id of the column with a row's order.
+        columns: those of the table among the columns that are read, by their ids.
+        deleted: the id of the column that marks a deleted row.
+        row_id: of the column with ids of rows.
     """
 
     keys: SoughtKeys
@@ -47,7 +51,7 @@ class KeyLookup:
         deleted: int | None = None,
         row_id: int | None = None,
     ) -> KeyLookup:
-        """The look-up in a table of this schema, which may lack columns that the batch brings."""
+        """Return the look-up in a table of this schema, which may lack columns that the batch brings."""
         ids = {*keys.ids, order, deleted}
         columns = {f.id: f for _, f in schema.walk() if f.id in ids}
         return cls(keys, order, columns, deleted, row_id)
@@ -59,7 +63,7 @@ class KeyLookup:
         return {id_: default for id_, default in defaults if default is not None}
 
     def finder(self, open: Callable[[str], pa.NativeFile]) -> KeyFinder:  # noqa: A002
-        """The finder of the keys; ``open``: opens a file by its path."""
+        """Return the finder of the keys; ``open``: opens a file by its path."""
         return KeyFinder(self.keys, self.order, open, self.deleted, self.row_id)
 
 
@@ -69,7 +73,7 @@ def find_rows(
     files: Sequence[tuple[int, KeyFile]],
     cache: KeyCache | None = None,
 ) -> list[Found]:
-    """The rows of these files that have a key of the batch.
+    """Return the rows of these files that have a key of the batch.
 
     ``files``: each with the bytes of its key columns; ``cache``: of those that were read before.
     """
@@ -85,7 +89,7 @@ def find_rows(
 def _shared(
     context: SparkContext, finder: KeyFinder, files: Sequence[tuple[int, KeyFile]], cache: KeyCache
 ) -> tuple[list[KeyFile], list[KeyFile]]:
-    """The files that are read in this process, and those that tasks read, the largest first.
+    """Return the files that are read in this process, and those that tasks read, the largest first.
 
     Those in the cache cost nothing here. As many of the others as make little work come into it one by one.
     """

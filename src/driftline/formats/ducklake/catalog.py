@@ -241,8 +241,7 @@ class CatalogDatabase:
         return committed
 
     def _check_landed(self, landed: Callable[[Connection], bool], error: Exception) -> None:
-        """Raise SetupError, or the ``error`` of a conflict, if the catalog lacks a transaction whose COMMIT
-        failed.
+        """Raise SetupError, or the conflict ``error``, if a transaction whose COMMIT failed is not there.
 
         Raises UnknownError if it may have it.
         """
@@ -288,7 +287,7 @@ class CatalogDatabase:
             raise elsewhere.refusal()
 
     def displaced(self) -> DisplacedLake | None:
-        """The lake, if it was made at another place; that of a server's catalog is not known."""
+        """Return the lake, if it was made at another place; that of a server's catalog is not known."""
         return None if self.kind == "postgres" else self.read(lambda connection: connection.displaced)
 
     def _displaced(self, metadata: Mapping[str, str]) -> DisplacedLake | None:
@@ -366,8 +365,12 @@ class CatalogDatabase:
 
 
 class Connection:
-    """SQL on the catalog's tables, inside one transaction. ``kind``: of the database. ``data_path``: the
-    lake's folder of files, with a slash at its end. ``displaced``: the lake, if it was made elsewhere.
+    """SQL on the catalog's tables, inside one transaction.
+
+    Attributes:
+        kind: of the database.
+        data_path: the lake's folder of files, with a slash at its end.
+        displaced: the lake, if it was made elsewhere.
     """
 
     def __init__(self, raw: duckdb.DuckDBPyConnection, kind: str) -> None:
@@ -381,15 +384,15 @@ class Connection:
         self._raw.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         return self._raw.execute(sql, list(parameters)).fetchall()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of a query; None if there is none."""
+        """Return the first row of a query; None if there is none."""
         return self._raw.execute(sql, list(parameters)).fetchone()
 
     def arrow(self, sql: str) -> Any:
-        """An Arrow table."""
+        """Return an Arrow table."""
         return self._raw.execute(sql).to_arrow_table()
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -421,7 +424,7 @@ class Connection:
             raise self.displaced.refusal()
 
     def home(self) -> Home | None:
-        """The lake's home, as its catalog has it; None if none is recorded."""
+        """Return the lake's home, as its catalog has it; None if none is recorded."""
         rows = self.rows("SELECT key, value FROM meta.ducklake_metadata WHERE key IN (?, ?)", [_HOME, _ID])
         settings = dict(rows)
         return Home(settings[_HOME], settings[_ID]) if settings else None
@@ -442,7 +445,7 @@ class Connection:
 
 
 def _data_path(metadata: Mapping[str, str]) -> str:
-    """The lake's folder of files, as its catalog has it."""
+    """Return the lake's folder of files, as its catalog has it."""
     path = str(metadata.get("data_path", ""))
     return path if path.endswith("/") else path + "/"
 

@@ -89,7 +89,7 @@ class RowDeletes:
         return {} if self._scan is None else self._scan.files
 
     def stored(self, struct: Struct) -> StoredRows:
-        """A reader of rows that were found, with these columns."""
+        """Return a reader of rows that were found, with these columns."""
         assert self._scan is not None
         inlined = {
             group.table: (
@@ -104,7 +104,7 @@ class RowDeletes:
         return hits.without(self._dead_in(hits.file))
 
     def _dead_in(self, path: str) -> BitMap64:
-        """The deleted rows of a data file."""
+        """Return the deleted rows of a data file."""
         assert self._scan is not None
         if path not in self._dead:
             dead = BitMap64(self._scan.deleted.get(path, ()))
@@ -174,7 +174,7 @@ def _in_catalog(
 
 
 def _by_id(inlined: InlinedRows) -> pa.Table:
-    """The columns of rows in the catalog, and fields of their structs, named by their ids."""
+    """Return the columns of rows in the catalog, and fields of their structs, named by their ids."""
     leaves: dict[str, pa.Array] = {}
 
     def visit(column: pa.ChunkedArray | pa.Array, name: str) -> None:
@@ -244,7 +244,7 @@ def _end(connection: Connection, head: LatestSnapshot, table: TableRow, place: s
 
 
 def _id(connection: Connection, table: TableRow, path: str) -> int:
-    """The id of a data file of the table."""
+    """Return the id of a data file of the table."""
     relative = path.removeprefix(table.folder)
     row = connection.one(
         f"SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id} AND end_snapshot IS NULL "

@@ -38,7 +38,7 @@ class Storage:
 
     @classmethod
     def of(cls, folder: str) -> Self:
-        """The one that has this folder. Raises SetupError for a place that only Java knows."""
+        """Return the one that has this folder. Raises SetupError for a place that only Java knows."""
         if is_stored(folder):
             return cls(configured(folder))
         if local(folder) is None:
@@ -48,11 +48,11 @@ class Storage:
         return cls()
 
     def open(self, path: str) -> pa.NativeFile:
-        """A file, to be read anywhere in it."""
+        """Return a file, to be read anywhere in it."""
         return pa.memory_map(str(local(path))) if self.options is None else native(path, self.options)
 
     def create(self, path: str) -> pa.NativeFile:
-        """A new file, open for writing, with the folders on the way."""
+        """Return a new file, open for writing, with the folders on the way."""
         if self.options is not None:
             return created(path, self.options)
         place = Path(str(local(path)))
@@ -98,7 +98,7 @@ class Storage:
                     delete_file(f"{scheme}://{file.path}", NEW, self.options)
 
     def size(self, path: str) -> int:
-        """The bytes of a file. Raises FileNotFoundError."""
+        """Return the bytes of a file. Raises FileNotFoundError."""
         if self.options is None:
             return Path(str(local(path))).stat().st_size
         system, place = filesystem(path, self.options)
@@ -110,7 +110,7 @@ class Storage:
 
 
 def local(path: str) -> Path | None:
-    """The path on this machine; None for one elsewhere."""
+    """Return the path on this machine; None for one elsewhere."""
     parts = urlsplit(path)
     if parts.scheme in ("", "file"):
         return Path(unquote(parts.path) if parts.scheme else path)
@@ -160,7 +160,7 @@ class ReturningFile:
 
 
 def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
-    """The leaf columns: the path that Parquet has for each, to id and type."""
+    """Return the leaf columns: the path that Parquet has for each, to id and type."""
     out: dict[str, tuple[int, Primitive]] = {}
 
     def walk(type_: Type, id_: int, path: str) -> None:
@@ -224,7 +224,7 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
 
 
 def _chunks(connection: Any, paths: Sequence[str], columns: Iterable[str]) -> list[tuple[Any, ...]]:
-    """The statistics of the files' columns, as `_CHUNKS` has them. ``columns``: their paths.
+    """Return the statistics of the files' columns, as `_CHUNKS` has them. ``columns``: their paths.
 
     DuckDB cannot print a timestamp at the end of what 64 bits count, and so no statistics of its file at all:
     the columns of such a file have no bounds.
@@ -263,7 +263,7 @@ def _chunks_by_arrow(path: str, columns: Mapping[str, str]) -> Iterator[tuple[An
 
 
 def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The field ids in each file's footer, nested ones included."""
+    """Return the field ids in each file's footer, nested ones included."""
     if not paths:
         return {}
     out = dict.fromkeys(paths, frozenset[int]())
@@ -277,7 +277,7 @@ def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def plain(path: str) -> str:
-    """A path in which DuckDB finds no glob; after `reach` it looks for none in URIs.
+    """Return a path in which DuckDB finds no glob; after `reach` it looks for none in URIs.
 
     >>> plain("/a[1]/*.parquet")
     '/a[[]1]/[*].parquet'
@@ -298,7 +298,7 @@ FROM parquet_metadata(?) GROUP BY ALL"""
 def _bounds(
     lows: list[str] | None, highs: list[str] | None, type_: Primitive
 ) -> tuple[str | None, str | None]:
-    """The lowest and the highest of all row groups."""
+    """Return the lowest and the highest of all row groups."""
     if not lows or not highs:
         return None, None
     if any("\0" in text or "\\x" in text for text in (*lows, *highs)):
@@ -308,7 +308,7 @@ def _bounds(
 
 
 def order_of(type_: Primitive) -> Any:
-    """The key function that sorts DuckLake's text of this type's values as the values themselves.
+    """Return the key function that sorts DuckLake's text of this type's values as the values themselves.
 
     >>> from driftline.core.schema.types import LONG
     >>> sorted(["10", "-9", "9"], key=order_of(LONG))
@@ -342,7 +342,7 @@ def _moment_order(text: str) -> tuple[float, str, str]:
 
 
 def listed(spark: SparkSession, folder: str) -> list[str]:
-    """The Parquet files in a folder, below it, as paths relative to it."""
+    """Return the Parquet files in a folder, below it, as paths relative to it."""
     path = hadoop_path(spark, folder)
     fs = hadoop_file_system(spark, path)
     if not fs.exists(path):
@@ -398,7 +398,7 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
 
 
 def _size(storage: Storage, path: str) -> int | OSError:
-    """The size of a file of a store, or why it has none."""
+    """Return the size of a file of a store, or why it has none."""
     try:
         return storage.size(path)
     except OSError as error:

@@ -25,8 +25,11 @@ _WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
 
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
-    """Rows as an Arrow table, with each column and field named ``__f`` and its id. ``columns``: those of
-    the rows. ``table``: the catalog's table of them, in which each has one of the ``ids``.
+    """Rows as an Arrow table, with each column and field named ``__f`` and its id.
+
+    Attributes:
+        columns: those of the rows.
+        table: the catalog's table of them, in which each has one of the ``ids``.
     """
 
     columns: tuple[ColumnRow, ...]
@@ -44,7 +47,7 @@ class EndedRows:
 
 
 def inlined_tables(connection: Connection, table: int) -> dict[str, int]:
-    """The catalog's tables of rows that it keeps of a table, by name, with their schema versions."""
+    """Return the catalog's tables of rows that it keeps of a table, by name, with their schema versions."""
     rows = connection.rows(
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     )
@@ -52,7 +55,7 @@ def inlined_tables(connection: Connection, table: int) -> dict[str, int]:
 
 
 def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[InlinedRows]:
-    """The rows that the catalog itself keeps of a table, at a snapshot."""
+    """Return the rows that the catalog itself keeps of a table, at a snapshot."""
     out = []
     for name, version in inlined_tables(connection, table).items():
         live = f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
@@ -116,7 +119,7 @@ def for_spark(x: str, row: ColumnRow, children_of: dict[int | None, list[ColumnR
 
 
 def duckdb_type(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]]) -> str:
-    """The column's type in DuckDB's SQL."""
+    """Return the column's type in DuckDB's SQL."""
     nested = children_of.get(row.id, [])
     match row.type.lower():
         case "struct":
@@ -160,9 +163,7 @@ def renew_inlined_table(
 
 
 def _wanted(connection: Connection, table: int, schema: int) -> bool:
-    """True if rows may be kept in the catalog: the table's setting counts, else its namespace's, else the
-    lake's.
-    """
+    """True if rows may be kept in the catalog, by the setting of the table, its namespace or the lake."""
     limits = {
         scope: int(value)
         for scope, value in connection.rows(
@@ -184,7 +185,7 @@ def _possible(kind: str, columns: Sequence[ColumnRow], width: int) -> bool:
 
 
 def _stored(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]], kind: str) -> str:
-    """The type in which a catalog of this kind keeps the column."""
+    """Return the type in which a catalog of this kind keeps the column."""
     if kind == "duckdb":
         return duckdb_type(row, children_of)
     if row.id in children_of:

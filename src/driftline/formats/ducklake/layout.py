@@ -47,7 +47,7 @@ _REFUSED = {
 
 
 def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema) -> SortKey:
-    """A sort key of the catalog's, with columns by id.
+    """Return a sort key of the catalog's, with columns by id.
 
     Parts of the expression that are no columns of the schema, or that DuckDB cannot read, stay as they are.
     """
@@ -61,13 +61,13 @@ def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema)
 
 
 def expression_of(key: SortKey, schema: Schema, table: str) -> str:
-    """A sort key as the catalog has it. Raises DataError where DuckLake does not sort by such."""
+    """Return a sort key as the catalog has it. Raises DataError where DuckLake does not sort by such."""
     parts = key.parts if isinstance(key, SortExpression) else key.columns
     return SortExpression(parts).text(lambda column: quoted(top_column(schema, column, table).name))
 
 
 def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
-    """The parts of a sort expression that a person wrote. Raises UsageError for invalid text."""
+    """Return the parts of a sort expression that a person wrote. Raises UsageError for invalid text."""
     tree = _parsed(text)
     if tree["error"]:
         raise UsageError(f"DuckDB cannot read the expression {text}: {tree.get('error_message')}")
@@ -117,7 +117,7 @@ def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table:
 
 
 def column_of(schema: Schema, name: str) -> Field | None:
-    """The column that DuckDB takes the name for."""
+    """Return the column that DuckDB takes the name for."""
     alike = [f for f in schema.struct.fields if f.name.lower() == name.lower()]
     return next((f for f in alike if f.name == name), alike[0] if alike else None)
 
@@ -150,8 +150,9 @@ def _parsed(expression: str) -> Any:
 
 
 def _parts(expression: str, tree: Any, schema: Schema) -> tuple[str | int, ...]:
-    """The expression in DuckDB's spelling, with ids in place of the names of columns: these
-    become names that nothing else in it can be.
+    """Spell the expression as DuckDB does, with ids in place of the names of columns.
+
+    The ids become names that nothing else in it can be.
     """
     mark = "$"
     while f'"{mark}' in expression:
@@ -178,14 +179,14 @@ def _aggregates() -> set[str]:
 
 
 def _selected(tree: Any) -> list[Any]:
-    """The expressions of the SELECT; none where DuckDB cannot read it."""
+    """Return the expressions of the SELECT; none where DuckDB cannot read it."""
     statements = tree.get("statements") or [{}]
     selected: list[Any] = statements[0].get("node", {}).get("select_list", [])
     return selected
 
 
 def _around(tree: Any) -> list[Any]:
-    """All of the statements but the expressions themselves and places in the text."""
+    """Return all of the statements but the expressions themselves and places in the text."""
     nodes = [dict(statement["node"]) for statement in tree["statements"]]
     for node in nodes:
         node["select_list"] = []
@@ -194,7 +195,7 @@ def _around(tree: Any) -> list[Any]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """All objects of the tree, which may be changed in place."""
+    """Yield all objects of the tree, which may be changed in place."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -213,8 +214,11 @@ _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CatalogLayout:
-    """A table's layout. ``expressions``: the sort keys as the catalog has them. ``partition_id``: the
-    catalog's, None where the table is not partitioned.
+    """A table's layout.
+
+    Attributes:
+        expressions: the sort keys as the catalog has them.
+        partition_id: the catalog's; None if the table is not partitioned.
     """
 
     partition: tuple[PartitionField, ...] = ()
@@ -223,7 +227,7 @@ class CatalogLayout:
     expressions: tuple[str, ...] = ()
 
     def changed(self, after: Definition, table: str) -> CatalogLayout:
-        """The layout of ``after``. Raises DataError for what DuckLake has not."""
+        """Return the layout of ``after``. Raises DataError for what DuckLake has not."""
         for f in after.partition:
             text_of(f.transform, top_column(after.schema, f.source, table), table)
         return CatalogLayout(
@@ -235,7 +239,7 @@ class CatalogLayout:
 
 
 def layout(connection: Connection, table: int, snapshot: int, schema: Schema) -> CatalogLayout:
-    """The layout of the table's new files at a snapshot."""
+    """Return the layout of the table's new files at a snapshot."""
     current = next(
         iter(_specs(connection, table, schema, f"AND {live('i')}", [snapshot, snapshot]).items()), None
     )
@@ -272,8 +276,10 @@ def partition_id_of(connection: Connection, table: int, snapshot: int) -> int | 
 
 
 def laid(connection: Connection, table: int, snapshot: int, schema: Schema) -> list[Laid]:
-    """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out,
-    but for the current one. Rows that are in the catalog itself are in no file.
+    """Count the table's data files by partition spec; spec 0: not partitioned.
+
+    Specs without files are left out, but for the current one. Rows that are in the catalog itself are in no
+    file.
     """
     specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
     current = partition_id_of(connection, table, snapshot) or 0
@@ -320,7 +326,7 @@ def _read(text: str) -> Transform:
 
 
 def text_of(transform: Transform, field: Field, table: str) -> str:
-    """The transform as the catalog has it. Raises DataError for one that DuckLake has not."""
+    """Return the transform as the catalog has it. Raises DataError for one that DuckLake has not."""
     if transform.name not in TRANSFORMS:
         raise DataError(
             f"{table}: DuckLake has no partition transform {transform.name}",
@@ -411,7 +417,7 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 
 
 def definition(state: LakeState, layout_: CatalogLayout) -> Definition:
-    """The definition of a table in this state."""
+    """Return the definition of a table in this state."""
     return Definition(
         state.schema,
         layout_.partition,
@@ -423,7 +429,7 @@ def definition(state: LakeState, layout_: CatalogLayout) -> Definition:
 
 
 def versions_of(connection: Connection, name: str) -> Versions:
-    """The versions of a table's definition. Raises UsageError if there is no table."""
+    """Return the versions of a table's definition. Raises UsageError if there is no table."""
     newest = latest(connection)
     table = find(connection, name, newest)
     if table is None:

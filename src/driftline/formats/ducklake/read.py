@@ -40,15 +40,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Expressions of columns. ``defaults``: DuckLake's text of what
-    files without the column read as, by id.
+    """Expressions of columns.
+
+    Attributes:
+        defaults: by id, DuckLake's text of the value that files without the column read as.
     """
 
     table: str
     defaults: Mapping[int, str | None]
 
     def all(self, struct: Struct, missing: frozenset[int]) -> list[Column]:
-        """The columns of a scan by id, under their names and types."""
+        """Return the columns of a scan by id, under their names and types."""
         from pyspark.sql import functions as F
 
         out = []
@@ -74,7 +76,7 @@ class Columns:
         return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
 
     def refused(self, type_: Type, where: str) -> str | None:
-        """The reason Spark cannot read the type; None if it can, or can read some fields of it."""
+        """Return the reason Spark cannot read the type; None if it can, or can read some fields of it."""
         if isinstance(type_, Struct):
             whys = [self.refused(f.type, f"{where}.{f.name}") for f in type_.fields]
             return whys[0] if whys and all(whys) else None
@@ -87,7 +89,7 @@ class Columns:
         return None
 
     def missing(self, field: Field) -> str:
-        """The value that files without the column read as."""
+        """Return the value that files without the column read as."""
         text = self.defaults.get(field.id)
         if text is None or not isinstance(field.type, Primitive):
             return "null"
@@ -110,7 +112,7 @@ class Columns:
         """
 
         def child(f: Field, x: str) -> str:
-            """SQL of a field inside the value ``x``, or of its default if the files lack it."""
+            """Return SQL of a field inside the value ``x``, or of its default if the files lack it."""
             has_value = (
                 f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
             )
@@ -137,7 +139,7 @@ class Columns:
                 return self.leaf(type_, x, text=has is not None)
 
     def leaf(self, type_: Primitive, x: str, *, text: bool) -> str:
-        """SQL of a leaf's value: a UUID of 16 bytes as its text, all else as it is."""
+        """Return SQL of a leaf's value: a UUID of 16 bytes as its text, all else as it is."""
         if type_.name == "duckdb_uuid" and not text:
             h = f"lower(hex({x}))"
             cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -151,7 +153,7 @@ class Columns:
         return _readable(type_, f"{self.table}.{where}")
 
     def by_id(self, struct: Struct, group: ScanGroup) -> StructType:
-        """The struct to read from files: names and metadata by id, without the missing columns."""
+        """Return the struct to read from files: names and metadata by id, without the missing columns."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         fields_there = [
@@ -163,7 +165,7 @@ class Columns:
         return StructType(fields_there or [StructField("__none", StringType())])
 
     def asked(self, f: Field, group: ScanGroup) -> DataType:
-        """The type that a column is read as: that which the files have."""
+        """Return the type that a column is read as: that which the files have."""
         from pyspark.sql.types import ArrayType, MapType
 
         inside = children(f.type)
@@ -188,7 +190,7 @@ class Columns:
             )
 
     def leaf_asked(self, id_: int, now: Primitive, group: ScanGroup) -> DataType:
-        """The Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
+        """Return the Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
         from pyspark.sql.types import BinaryType
 
         earlier = dict(group.types).get(id_)
@@ -196,13 +198,11 @@ class Columns:
         return BinaryType() if type_.name == "duckdb_uuid" else parsed(spark_name(type_, self.table))
 
     def by_name(self, f: Field, names: Mapping[int, MapRow], group: ScanGroup) -> StructField:
-        """A column as a mapped file has it."""
+        """Return a column as a mapped file has it."""
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
         def of(f: Field) -> DataType:
-            """The Spark type of a field, with only those fields inside that the files have and Spark can
-            read.
-            """
+            """Return a field's Spark type, with the fields inside that the files have and Spark reads."""
             inside = children(f.type)
             match f.type:
                 case Struct(fields):
@@ -221,14 +221,14 @@ class Columns:
 
 
 def target(struct: Struct, table: str) -> StructType:
-    """The Spark type of the table's rows. Raises DataError for a column that Spark cannot read."""
+    """Return the Spark type of the table's rows. Raises DataError for a column that Spark cannot read."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(f.name, _readable(f.type, f"{table}.{f.name}")) for f in struct.fields])
 
 
 def _readable(type_: Type, where: str) -> DataType:
-    """The Spark type; text for a type that Spark cannot read, which fails once it is read."""
+    """Return the Spark type; text for a type that Spark cannot read, which fails once it is read."""
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
     match type_:
@@ -252,7 +252,7 @@ _SCHEME = "^[a-z0-9+.-]+:/+"  # file:/ is file:/// in places
 
 
 def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
-    """The rows. Raises DataError where a file is not as it was registered, or Spark cannot open it."""
+    """Return the rows. Raises DataError where a file is not as it was registered, or Spark cannot open it."""
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     unchanged({**scan.files}, table)
     for path, column in scan.unopened.items():
@@ -324,9 +324,7 @@ def _of_mapped(
 def _with_hive(
     spark: SparkSession, frame: DataFrame, scan: Scan, keys: Mapping[int, str], paths: list[str], table: str
 ) -> DataFrame:
-    """The frame with the texts in the paths of its files: a column ``__h`` and its id for each of
-    ``keys``.
-    """
+    """Add the texts in the paths of the files: a column ``__h`` and its id for each of ``keys``."""
     from pyspark.sql import functions as F
 
     as_spark = _as_spark_says(spark)
@@ -363,7 +361,7 @@ def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFr
 
 
 def _live(spark: SparkSession, frame: DataFrame, scan: Scan, group: ScanGroup, paths: list[str]) -> DataFrame:
-    """The rows that are not deleted, nor later than the snapshot."""
+    """Return the rows that are not deleted, nor later than the snapshot."""
     from pyspark.sql import functions as F
 
     if group.partial:
@@ -378,7 +376,7 @@ def _live(spark: SparkSession, frame: DataFrame, scan: Scan, group: ScanGroup, p
 
 
 def _deleted(spark: SparkSession, scan: Scan, paths: list[str]) -> DataFrame:
-    """The path, in Spark's spelling, and the number of each deleted row."""
+    """Return the path, in Spark's spelling, and the number of each deleted row."""
     from pyspark.sql import functions as F
 
     as_spark = _as_spark_says(spark)
@@ -408,7 +406,7 @@ def _delete_files(spark: SparkSession, paths: list[str]) -> DataFrame:
 
 
 def _bare_path() -> Column:
-    """The row's file, as `_as_spark_says` has it."""
+    """Return the row's file, as `_as_spark_says` has it."""
     from pyspark.sql import functions as F
 
     return F.regexp_replace(F.col("_metadata.file_path"), _SCHEME, "/")
@@ -419,7 +417,7 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     conf = session.sessionState().newHadoopConf()
 
     def said(path: str) -> str:
-        """A path in the form of Spark's column of file names."""
+        """Return a path in the form of Spark's column of file names."""
         java = hadoop_path(spark, path)
         qualified = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
         return re.sub(_SCHEME, "/", qualified)
@@ -512,7 +510,7 @@ def _hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zon
 
 
 def _in_path(path: str) -> dict[str, str]:
-    """The keys and values of a path, as they are spelled there; of a key that stands twice the first.
+    """Return the keys and values of a path, as they are spelled there; of a key that stands twice the first.
 
     >>> _in_path("/in/a=1/b=x%20y/a=2/c=3.parquet"), _in_path("/a=b=c/=1/d?=2/x")
     ({'a': '1', 'b': 'x%20y'}, {})

@@ -104,7 +104,7 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
 
 
 def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
-    """The properties in the message of a snapshot; others may write anything there."""
+    """Return the properties in the message of a snapshot; others may write anything there."""
     with suppress(ValueError):
         message = json.loads(extra or "{}")
         if isinstance(message, dict):
@@ -114,8 +114,11 @@ def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The files that a snapshot ended: ``data`` files, by path, each with its id and deleted rows that the
-    catalog kept; the delete files of which it made larger ones. All paths are whole.
+    """The files that a snapshot ended; all paths are whole.
+
+    Attributes:
+        data: the data files by path, each with its id and the deleted rows that the catalog kept.
+        deletes: the delete files of which it made larger ones.
     """
 
     data: Mapping[str, tuple[int, Sequence[int]]] = field(default_factory=dict)
@@ -123,7 +126,7 @@ class Replaced:
 
 
 def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) -> Replaced:
-    """The files that a snapshot ended, of the table ``name``.
+    """Return the files that a snapshot ended, of the table ``name``.
 
     Raises DataError if the snapshot before it was expired, and files may be gone with it.
     """

@@ -99,7 +99,7 @@ def _insert(connection: Connection, table: int, bounds: Mapping[int, ColumnBound
 
 
 def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> ColumnBounds | None:
-    """The statistics of a column over all files; None if one of them has none."""
+    """Return the statistics of a column over all files; None if one of them has none."""
     out = ColumnBounds(False, None, None)
     for file in files:
         stats = file.stats.get(column)
@@ -138,8 +138,10 @@ class CommitMessage:
 
 @dataclass(slots=True)
 class TableCommit:
-    """The changes that one transaction makes to its table. ``base`` None: it is to be created, with its files
-    in ``folder``.
+    """The changes that one transaction makes to its table.
+
+    Attributes:
+        base: None if the table is to be created, with its files in ``folder``.
 
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.

@@ -27,7 +27,7 @@ Row = tuple[int, str, int, int | None]  # own number, name in the file, field id
 def mapping_of(
     connection: Connection, table: int, schema: Schema, snapshot: int, free: int
 ) -> tuple[int | None, int]:
-    """The mapping of files that are written with this schema, created if needed.
+    """Return the mapping of files that are written with this schema, created if needed.
 
     ``snapshot``: that of a new mapping; ``free``: the next free id of the catalog. Returns the mapping's id,
     None for a schema whose files need none, and the next free id after it.
@@ -87,7 +87,7 @@ def own_mappings(connection: Connection, table: int) -> set[int]:
 
 
 def _read(value: object) -> tuple[list[int], str]:
-    """The ids of mappings and the fingerprint of the newest, as a tag has them."""
+    """Return the ids of mappings and the fingerprint of the newest, as a tag has them."""
     ids, _, fingerprint = str(value).partition(":")
     return [int(id_) for id_ in ids.split(",")], fingerprint
 
@@ -261,7 +261,7 @@ class Scan:
     unopened: Mapping[str, str]
 
     def of(self, paths: AbstractSet[str]) -> Scan:
-        """The scan of these files alone."""
+        """Return the scan of these files alone."""
         groups = {group: [path for path in files if path in paths] for group, files in self.groups.items()}
         files = {path: size for path, size in self.files.items() if path in paths}
         unopened = {path: column for path, column in self.unopened.items() if path in paths}
@@ -269,7 +269,7 @@ class Scan:
         return replace(self, groups=groups, files=files, inlined=[], unopened=unopened)
 
     def beyond(self, first: Scan) -> Scan | None:
-        """The scan of files that a ``first`` scan did not have.
+        """Return the scan of files that a ``first`` scan did not have.
 
         None if the rows of that one are no longer here unchanged.
         """
@@ -337,7 +337,7 @@ def scan(connection: Connection, state: LakeState) -> Scan:
 
 
 def _unopened(connection: Connection, table: int, files: Mapping[str, int]) -> dict[str, str]:
-    """The files, of these sizes, that this Spark cannot open, each with the column that is the cause.
+    """Return the files, of these sizes, that this Spark cannot open, each with the column that is the cause.
 
     A column that was dropped is still in files from before.
     """
@@ -360,7 +360,7 @@ def _unopened(connection: Connection, table: int, files: Mapping[str, int]) -> d
 
 
 def _files(connection: Connection, table: TableRow, snapshot: int) -> list[_File]:
-    """The table's data files at a snapshot. Raises DataError for one that Spark cannot read."""
+    """Return the table's data files at a snapshot. Raises DataError for one that Spark cannot read."""
     rows = connection.rows(
         f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.record_count,
             f.partial_max, f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format

@@ -58,12 +58,12 @@ class DuckLakeTable(CatalogTable):
         return parts_of
 
     def with_rows(self) -> DuckLakeTable:
-        """The table itself. Raises NeedsSpark without Spark."""
+        """Return the table itself. Raises NeedsSpark without Spark."""
         _ = self.spark
         return self
 
     def sibling(self, name: str) -> Self:
-        """Another table of the same lake."""
+        """Return another table of the same lake."""
         return type(self)(self.handle.session, self.catalog, name)
 
     def load(self, snapshot: int | None = None) -> LakeState:
@@ -71,7 +71,7 @@ class DuckLakeTable(CatalogTable):
         return self.handle.load(snapshot)
 
     def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
+        """Return the table's present definition. Raises UsageError if there is no table."""
         return self.alteration().before
 
     def alteration(self) -> DuckLakeAlteration:

@@ -121,20 +121,20 @@ def write_tasks(
 
 
 def _destination(intent: TableCommit, dealing: Distribution, folder: BatchFolder) -> Destination:
-    """The place of the batch's files: each partition has a folder, where DuckDB would have it."""
+    """Return the place of the batch's files: each partition has a folder, where DuckDB would have it."""
     root, storage = _plain(intent.folder), Storage.of(intent.folder)
 
     def partition_folder(partition: Partition) -> str:
-        """The folder of the files with these values of the keys."""
+        """Return the folder of the files with these values of the keys."""
         values = tuple(map(_text, dealing.partition, partition))
         return root + (duckdb_folder(values, intent.schema, intent.keys) or "")
 
     def place(file: WrittenFile) -> str:
-        """The place of a written file."""
+        """Return the place of a written file."""
         return partition_folder(file.partition) + Path(file.path).name
 
     def prefix(batch: str, partition: Partition) -> str:
-        """The beginning of the names of a batch's files."""
+        """Return the beginning of the names of a batch's files."""
         return partition_folder(partition) + batch
 
     if storage.options is None:
@@ -143,7 +143,7 @@ def _destination(intent: TableCommit, dealing: Distribution, folder: BatchFolder
 
 
 def _plain(folder: str) -> str:
-    """A folder's path, with a slash at its end; the URI of one in a store."""
+    """Return a folder's path, with a slash at its end; the URI of one in a store."""
     folder_here = local(folder)
     return folder if folder_here is None else f"{folder_here}/"
 
@@ -154,7 +154,7 @@ def writes_in_tasks(intent: TableCommit) -> bool:
 
 
 def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
-    """The table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
+    """Return the table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
     columns = takewhile(lambda key: isinstance(key, SortField), keys.sort)
     return Distribution(
         tuple(_key(top_column(schema, f.source, name), f.transform) for f in keys.partition),
@@ -180,7 +180,7 @@ def _key(column: Field, transform: Transform = IDENTITY) -> Key:
 
 
 def _text(key: Key, value: Any) -> str | None:
-    """A partition value as DuckDB prints it."""
+    """Return a partition value as DuckDB prints it."""
     if value is None:
         return None
     if key.transform == IDENTITY and key.type == DATE:
@@ -202,8 +202,10 @@ _EACH_ROW = {"uuid()": "uuid()", "gen_random_uuid()": "uuid()", "uuidv4()": "uui
 
 
 def values_of(schema: Schema, zone: str) -> dict[int, Default]:
-    """The values of the defaults that are expressions, by column id; without those that have no value that
-    all rows share, nor an expression in Spark. ``zone``: whose day it is.
+    """Compute the defaults that are expressions, by column id.
+
+    Left out are those without a value that all rows share and without an expression in Spark. ``zone``:
+    whose day it is.
     """
     import duckdb
 
@@ -223,7 +225,7 @@ def values_of(schema: Schema, zone: str) -> dict[int, Default]:
 
 
 def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> list[Default]:
-    """The values that new rows have."""
+    """Return the values that new rows have."""
     expression, type_ = field.write_default, field.type
     assert isinstance(expression, Expression)
     if expression.dialect == "duckdb" and (spark := _EACH_ROW.get(expression.sql.lower())):
@@ -245,9 +247,7 @@ def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> l
 
 
 def with_values(schema: Schema, values: dict[int, Default]) -> Schema:
-    """The schema with these defaults in place of expressions, which
-    are of columns, never of fields in them.
-    """
+    """Put these defaults in place of expressions, which columns have, never fields in them."""
     if not values:
         return schema
     fields = (replace(f, write_default=values[f.id]) if f.id in values else f for f in schema.struct.fields)
@@ -285,14 +285,14 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     @classmethod
     def on(cls, table: DuckLakeHandle, state: State) -> DuckLakeTransaction:
-        """A transaction on an existing table.
+        """Return a transaction on an existing table.
 
         Raises CommitConflict if the table is no longer in this ``state``.
         """
         assert isinstance(state, LakeState)
 
         def look(connection: Connection) -> tuple[LakeState, CatalogLayout]:
-            """The table as it is now. Raises UsageError where it cannot be written."""
+            """Return the table as it is now. Raises UsageError where it cannot be written."""
             connection.check_writable()
             return with_layout(connection, table.name, state)
 
@@ -376,7 +376,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         return self._intent.folder.rstrip("/")
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options by which tasks reach the store of the files; None if they are on a disk."""
+        """Return the options by which tasks reach the store of the files; None if they are on a disk."""
         return Storage.of(self._intent.folder).options
 
     def write(
@@ -413,7 +413,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         return self._found.find(self.table.catalog, keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
-        """A reader of rows that were found, with the columns of `row`."""
+        """Return a reader of rows that were found, with the columns of `row`."""
         assert self._found is not None
         return self._found.stored(self.row)
 
@@ -449,7 +449,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         """Nothing to do: there are none by file."""
 
     def read(self) -> DataFrame:
-        """The rows of the table that the transaction began on, whatever others do meanwhile."""
+        """Return the rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
         return read_table(self.table, self.base.snapshot)
 
@@ -554,14 +554,15 @@ class DuckLakeTransaction(UpkeepTransaction):
                 self._deletes.abandon()
 
     def read_written(self) -> DataFrame | None:
-        """The rows that the committed transaction wrote."""
+        """Return the rows that the committed transaction wrote."""
         if self.snapshot is None:
             return None
         return read_files(self.table, [file.path for file in self._intent.files], self.snapshot)
 
     def undo(self) -> bool:
-        """Remove the files of a committed transaction from the table; False if it no longer has them, or has
-        removed rows.
+        """Remove the files of a committed transaction from the table.
+
+        Returns False if the table no longer has them, or if the transaction removed rows.
         """
         if self._intent.removes:
             return False

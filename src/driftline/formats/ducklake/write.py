@@ -34,9 +34,7 @@ _KEYED = re.compile(rf"{_HELPER}(\d+)=([^/]*)/")
 def partitioned(
     frame: DataFrame, columns: Sequence[Column], schema: Schema, keys: CatalogLayout, table: str
 ) -> tuple[DataFrame, list[str]]:
-    """The frame's columns, followed by a text column for each partition key; rows in the order of the sort
-    keys.
-    """
+    """Sort the frame by the sort keys, and add a text column for each partition key."""
     from pyspark.sql import functions as F
 
     helpers = [f"{_HELPER}{i}" for i, _ in enumerate(keys.partition)]
@@ -60,7 +58,7 @@ def partitioned(
 
 
 def _value(spark: SparkSession, field: Field, transform: Transform, table: str) -> Column:
-    """The key of a row as text; one that is too long for a path as a hash."""
+    """Return the key of a row as text; one that is too long for a path as a hash."""
     from pyspark.sql import functions as F
 
     assert isinstance(field.type, Primitive)
@@ -94,7 +92,7 @@ def _bucket(spark: SparkSession, type_: Primitive, n: int) -> str:
 
 
 def with_partition(file: DataFile, keys: CatalogLayout) -> DataFile:
-    """The file with the values of its partition keys from its path; long ones from its statistics."""
+    """Return the file with the values of its partition keys from its path; long ones from its statistics."""
     if not keys.partition:
         return file
     values: list[str | None] = [None] * len(keys.partition)
@@ -164,7 +162,7 @@ def write(
 
 
 def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: CatalogLayout, table: str) -> DataFile:
-    """The file where DuckDB would have put it: it merges files only if they lie together."""
+    """Return the file where DuckDB would have put it: it merges files only if they lie together."""
     folder = duckdb_folder(file.partition, schema, keys)
     if folder is None:
         return file
@@ -175,7 +173,7 @@ def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: CatalogLa
 
 
 def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
-    """The columns of ``target`` out of the frame."""
+    """Return the columns of ``target`` out of the frame."""
     from pyspark.sql import functions as F
 
     has = {f.name: f.dataType for f in frame.schema.fields}
@@ -188,8 +186,7 @@ def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
 
 
 def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) -> DataFrame:
-    """The frame's columns in the form of ``target``, with its field ids, followed by the text columns
-    ``helpers``.
+    """Cast the frame's columns to ``target``, with its field ids; the text columns ``helpers`` follow.
 
     As metadata of columns the ids would not survive Spark's optimizer, so the rows get a schema of their own.
     """
@@ -206,7 +203,7 @@ def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) ->
 
 
 def _bare(type_: Any) -> Any:
-    """A type's JSON without the parts that do not concern its values."""
+    """Return a type's JSON without the parts that do not concern its values."""
     if isinstance(type_, dict):
         return {k: _bare(v) for k, v in type_.items() if k != "metadata" and "ull" not in k}
     return [_bare(v) for v in type_] if isinstance(type_, list) else type_
@@ -226,8 +223,9 @@ def check_required(files: Sequence[DataFile], schema: Schema, name: str) -> None
 
 
 def spark_struct(struct: Struct, where: str) -> StructType:
-    """The struct as Spark has it, with the field ids. All is nullable:
-    `check_required` looks after the rest.
+    """Return the struct as Spark has it, with the field ids.
+
+    All is nullable: `check_required` looks after the rest.
     """
     from pyspark.sql.types import StructType
 
@@ -242,7 +240,7 @@ def _field(field: Field, where: str) -> StructField:
 
 
 def spark_type(type_: Type, where: str) -> DataType:
-    """The type as Spark has it; its structs with field ids."""
+    """Return the type as Spark has it; its structs with field ids."""
     from pyspark.sql.types import ArrayType, MapType
 
     match type_:
@@ -257,7 +255,7 @@ def spark_type(type_: Type, where: str) -> DataType:
 
 
 def parsed(ddl: str) -> DataType:
-    """A primitive type out of its DDL."""
+    """Return a primitive type out of its DDL."""
     from pyspark.sql import types as T
 
     if ddl.startswith("decimal"):

@@ -55,7 +55,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[IcebergTable]:
 
 
 def _bare_table(gateway: Any, properties: Mapping[str, str], name: str) -> Callable[[], Any]:
-    """A function that opens a catalog with these properties once, and returns Java's object for it."""
+    """Return a function that opens a catalog with these properties once, and returns Java's object for it."""
 
     @cache
     def opened() -> Any:

@@ -171,7 +171,7 @@ class SyncedCommit:
             sync([self._catalog], self._catalog.parent)
 
     def _metadata_file(self) -> str:
-        """The metadata file of the new version."""
+        """Return the metadata file of the new version."""
         assert self._folder is not None
         before = "" if self._base is None else str(self._base.metadataFileLocation())
         number = _NUMBERED.search(before)
@@ -185,7 +185,7 @@ class SyncedCommit:
 
 
 def _manifests(metadata: Any) -> Iterator[str]:
-    """The manifest lists and manifests of the snapshots that are new in metadata."""
+    """Yield the manifest lists and manifests of the snapshots that are new in metadata."""
     for change in items(metadata.changes()):
         if str(change.getClass().getSimpleName()) == "AddSnapshot":
             snapshot = change.snapshot()
@@ -300,8 +300,9 @@ def _cached_metadata(operations: Any) -> Any:
 
 
 def _dated_after(table: IcebergHandle, base: Any, metadata: Any) -> Any:
-    """The ``metadata`` with the true times of its ``base``, and the next ones for what is new; unchanged if
-    `_date_before_now` left them as they were.
+    """Give the ``metadata`` the true times of its ``base``, and the next ones for what is new.
+
+    They stay as they are if `_date_before_now` left them so.
     """
     location, now = str(base.metadataFileLocation()), int(base.lastUpdatedMillis())
     before = table.dated_ahead.get(location)
@@ -343,7 +344,7 @@ def check_unchanged(table: IcebergHandle, operations: Any, base: Any) -> str:
 
 
 def without_foreign_log(table: IcebergHandle, version: str, base: Any, metadata: Any) -> Any:
-    """The ``metadata``, by which Iceberg deletes no old metadata file outside the table's bounds.
+    """Return the ``metadata``, by which Iceberg deletes no old metadata file outside the table's bounds.
 
     With a commit Iceberg deletes the oldest files of the log, wherever they lie. Java is asked once in a
     process.
@@ -361,7 +362,7 @@ def without_foreign_log(table: IcebergHandle, version: str, base: Any, metadata:
 
 @cache
 def _checked_logs() -> set[str]:
-    """The folders of metadata files of tables whose logs name no file elsewhere."""
+    """Return the folders of metadata files of tables whose logs name no file elsewhere."""
     return set()
 
 
@@ -445,7 +446,7 @@ def upkeep(table: IcebergHandle, current: Any) -> None:
 
 
 def dispensable(metadata: Mapping[str, Any], now: int) -> Dispensable:
-    """The snapshots and schemas that metadata in JSON form can do without; none if there are few.
+    """Return the snapshots and schemas that metadata in JSON form can do without; none if there are few.
 
     ``now``: in milliseconds.
     """
@@ -463,7 +464,7 @@ def _allowed(columns: int) -> int:
 
 
 def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ...]:
-    """The ids of schemas that no kept snapshot and no remembered change needs."""
+    """Return the ids of schemas that no kept snapshot and no remembered change needs."""
     allowed = _allowed(metadata["last-column-id"])
     if len(metadata["schemas"]) <= 2 * allowed:
         return ()
@@ -541,8 +542,10 @@ def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str,
 
 
 def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
-    """Snapshots of the main branch that share no manifest with one that is gone unless a nearer one has it
-    too: each snapshot has manifests of the one before it, and new ones.
+    """Select the snapshots of the main branch whose manifests need no look.
+
+    Each snapshot has manifests of the one before it, and new ones: these share none with one that is gone,
+    unless a nearer one has it too.
     """
     ids = [s["snapshot-id"] for s in retention.main(metadata)]
     at_rim = [
@@ -554,9 +557,7 @@ def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
 def _delete_manifests(
     jvm: Any, operations: Any, gone: list[Any], far: Collection[int], within: Bounds
 ) -> None:
-    """Delete the manifest lists of snapshots that are gone, and the
-    manifests that none of the others has.
-    """
+    """Delete the manifest lists of snapshots that are gone, and manifests that no other has."""
     io = operations.io()
     manifests = java_type(jvm, "java.util.HashSet")()
     for snapshot in gone:

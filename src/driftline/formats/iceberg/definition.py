@@ -33,10 +33,10 @@ from driftline.formats.iceberg.gateway import failure, java_errors, java_schema,
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
-    """Apply the changes inside a Java transaction, all at once: paths
-    name columns as they are before the first.
+    """Apply the changes inside a Java transaction, all at once.
 
-    Raises CommitConflict, or DataError where Iceberg refuses.
+    Paths name columns as they are before the first change. Raises CommitConflict, or DataError where Iceberg
+    refuses.
     """
     pending = [c for c in changes if not (isinstance(c, AddColumn) and c.within)]
     if not pending:
@@ -76,7 +76,7 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
 
 
 def _types(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Iterator[tuple[Path, Type]]:
-    """The types of present and added columns, if a change sets a default, which needs them."""
+    """Yield the types of present and added columns, if a change sets a default, which needs them."""
     if any(isinstance(c, SetDefault) for c in changes):
         yield from ((path, f.type) for path, f in schema_of(jvm, transaction.table().schema()).walk())
         yield from ((c.path, c.type) for c in changes if isinstance(c, AddColumn))
@@ -128,7 +128,7 @@ def _java_type(jvm: Any, type_: Type) -> Any:
 
 
 def _field(jvm: Any, column: Field) -> Any:
-    """The column as Iceberg's own."""
+    """Return the column as Iceberg's own."""
     holder = Schema(Struct((fresh(column, 0),)))
     return java_schema(jvm, holder).columns().get(0)
 
@@ -142,12 +142,12 @@ _ALL = "1000000"
 
 
 def definition(jvm: Any, metadata: Any) -> Definition:
-    """The definition that a Java ``TableMetadata`` holds."""
+    """Return the definition that a Java ``TableMetadata`` holds."""
     return of_json(metadata_json(jvm, metadata))
 
 
 def step(before: Any, after: Any) -> Step:
-    """The step between two Java ``TableMetadata``; ``before`` None: the table was created."""
+    """Return the step between two Java ``TableMetadata``; ``before`` None: the table was created."""
     snapshot = after.currentSnapshot()
     return Step(
         None if before is None else _ids(before),
@@ -164,12 +164,12 @@ def _ids(metadata: Any) -> Ids:
 
 
 def ids_of_json(metadata: Mapping[str, Any]) -> Ids:
-    """The ids of the schema, partition spec and sort order that a metadata file makes current."""
+    """Return the ids of the schema, partition spec and sort order that a metadata file makes current."""
     return Ids(metadata["current-schema-id"], metadata["default-spec-id"], metadata["default-sort-order-id"])
 
 
 def of_json(metadata: Mapping[str, Any]) -> Definition:
-    """The definition that a metadata file holds (Iceberg spec, "Table Metadata")."""
+    """Return the definition that a metadata file holds (Iceberg spec, "Table Metadata")."""
     now = ids_of_json(metadata)
     schema = _of_id(metadata["schemas"], "schema-id", now.schema)
     spec = _of_id(metadata["partition-specs"], "spec-id", now.spec)
@@ -189,7 +189,7 @@ def _of_id(parts: list[dict[str, Any]], key: str, id_: int) -> dict[str, Any]:
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec in Iceberg's JSON form.
+    """Return the fields of a partition spec in Iceberg's JSON form.
 
     Fields that a table of format v1 no longer has are void ones in its specs, and are left out.
     """
@@ -200,7 +200,7 @@ def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ..
 
 
 def spec_json(definition: Definition) -> dict[str, Any]:
-    """A table's first partition spec in Iceberg's JSON form."""
+    """Return a table's first partition spec in Iceberg's JSON form."""
     fields = [
         {"name": f.name, "transform": str(f.transform), "source-id": f.source, "field-id": _FIRST_FIELD + i}
         for i, f in enumerate(definition.partition)
@@ -209,7 +209,7 @@ def spec_json(definition: Definition) -> dict[str, Any]:
 
 
 def order_json(definition: Definition) -> dict[str, Any]:
-    """A table's first sort order in Iceberg's JSON form."""
+    """Return a table's first sort order in Iceberg's JSON form."""
     fields = [
         {
             "transform": str(key.transform),
@@ -224,7 +224,7 @@ def order_json(definition: Definition) -> dict[str, Any]:
 
 
 def sort_fields(order: Any) -> tuple[SortField, ...]:
-    """The fields of a sort order in Iceberg's JSON form."""
+    """Return the fields of a sort order in Iceberg's JSON form."""
     return tuple(
         SortField(
             int(f["source-id"]),
@@ -237,8 +237,9 @@ def sort_fields(order: Any) -> tuple[SortField, ...]:
 
 
 def metrics_of_all(schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
-    """The property with which files have metrics of all columns of ``schema``; none where Iceberg's default
-    does, or where ``properties`` of the table say anything of metrics.
+    """Return the property with which files have metrics of all columns of ``schema``.
+
+    None is needed if Iceberg's default does, or if the table's ``properties`` say anything of metrics.
     """
     # Full metrics of all columns: without bounds queries do not prune, and the page has no min and max. With
     # 3,000 columns a manifest entry is 69 kB then, against 13 kB by Iceberg's default.

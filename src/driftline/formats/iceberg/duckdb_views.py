@@ -76,7 +76,7 @@ def _scan(lake: Path, catalog: str, name: str) -> str:
 
 
 def _refused(type_: Type, where: str) -> str | None:
-    """The column inside a type that DuckDB does not read; None if there is none."""
+    """Return the column inside a type that DuckDB does not read; None if there is none."""
     if isinstance(type_, Primitive):
         return None if type_.name in _READ else f"{where} is a {type_}"
     if isinstance(type_, Struct):

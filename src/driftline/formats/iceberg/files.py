@@ -54,7 +54,7 @@ _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
 
 def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
-    """The options of `stores.filesystem` for files of a Java ``table`` at the URI ``location``.
+    """Return the options of `stores.filesystem` for files of a Java ``table`` at the URI ``location``.
 
     They include secrets. Returns None if only Java can reach the store.
     """
@@ -75,7 +75,7 @@ def in_store(table: Any, folder: str) -> bool:
 
 
 def listed_orphans(table: Any, folder: str, before: float) -> Iterator[Orphan]:
-    """All files in a folder of a store that were made ``before`` then, in seconds since 1970."""
+    """Yield all files in a folder of a store that were made ``before`` then, in seconds since 1970."""
     for file in items(table.io().listPrefix(f"{folder.rstrip('/')}/")):
         if int(file.createdAtMillis()) / 1000 <= before:
             yield Orphan(str(file.location()), int(file.size()))
@@ -98,7 +98,7 @@ def delete_folder(spark: Any, table: Any, folder: str) -> None:
 
 
 def _class(io: Any, location: str) -> str:
-    """The class of the FileIO that has this location, without its package."""
+    """Return the class of the FileIO that has this location, without its package."""
     name = str(io.getClass().getSimpleName())
     return str(io.ioClass(location).getSimpleName()) if name == _RESOLVING else name
 
@@ -108,8 +108,12 @@ _modes: LruCache[tuple[Schema, str, dict[str, str]], dict[int, str]] = LruCache(
 
 
 def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), sort_order: int = 0) -> Any:
-    """Java's data file of a written one. ``spec``: the table's partition spec, as Java has it; ``keys``: its
-    fields; ``sort_order``: the id of the order in which the file's rows are.
+    """Build Java's data file of a written one.
+
+    Args:
+        spec: the table's partition spec, as Java has it.
+        keys: its fields.
+        sort_order: the id of the order of the file's rows.
     """
     parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
     specs = java_type(jvm, "java.util.HashMap")()
@@ -123,8 +127,9 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
 
 
 def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]) -> dict[int, str]:
-    """The metrics that a Java table of this ``schema`` and these ``properties`` wants of each leaf
-    column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
+    """Return the metrics that a Java table wants of each leaf column, by its id.
+
+    They are ``none``, ``counts``, ``truncate(n)`` or ``full``, by the table's ``schema`` and ``properties``.
     """
     order = str(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
     cache_key = schema, order, {key: value for key, value in properties.items() if key.startswith(_METRICS)}
@@ -192,7 +197,7 @@ def _by_id(values: dict[int, Any]) -> dict[str, list[Any]]:
 
 
 def _partition_value(key: Key, value: Any) -> Any:
-    """A partition value as Iceberg's JSON has it (Iceberg spec, appendix D)."""
+    """Return a partition value as Iceberg's JSON has it (Iceberg spec, appendix D)."""
     kind = {"identity": key.type.name, "truncate": key.type.name, "day": "date"}.get(key.transform.name)
     if value is None:
         return None
@@ -247,7 +252,7 @@ def write_tasks(
     spec, order = table.spec(), int(table.sortOrder().orderId())
 
     def as_java(file: WrittenFile) -> Any:
-        """The written file as Java's data file."""
+        """Return the written file as Java's data file."""
         return data_file(spark._jvm, spec, file, plan.dealing.partition, order)
 
     place = _place(spark, table, folder, as_java)
@@ -264,19 +269,19 @@ def writes_in_tasks(spark: SparkSession, session: Mapping[str, str], table: Any,
 def _place(
     spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
 ) -> Destination | None:
-    """The destination of files of a Java ``table``; None if tasks cannot reach it."""
+    """Return the destination of files of a Java ``table``; None if tasks cannot reach it."""
     # Iceberg is asked once for each partition, with the batch's id in the name: a layout for object stores
     # spreads batches then, not files.
     locations, spec, location = table.locationProvider(), table.spec(), location_of(table)
 
     def located(name: str, file: WrittenFile) -> str:
-        """The location that the table's provider gives a file of this name."""
+        """Return the location that the table's provider gives a file of this name."""
         if not file.partition:
             return str(locations.newDataLocation(name))
         return str(locations.newDataLocation(spec, as_java(file).partition(), name))
 
     def prefix(batch: str, partition: Partition) -> str:
-        """The beginning of the locations of a batch's files in one partition."""
+        """Return the beginning of the locations of a batch's files in one partition."""
         return located(batch, WrittenFile(_ANY, 1, 1, partition=partition))
 
     if on_disk(location) is not None:
@@ -312,7 +317,7 @@ def snapshot_properties(
 def _file_plan(
     spark: SparkSession, session: Mapping[str, str], table: Any, schema: Schema
 ) -> FilePlan | None:
-    """The plan by which tasks write files of a Java ``table``; None if Spark's own writer must.
+    """Return the plan by which tasks write files of a Java ``table``; None if Spark's own writer must.
 
     That is so for other file formats, and for types, keys, places and settings that tasks do not know.
     """
@@ -334,7 +339,7 @@ def _file_plan(
 
 
 def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
-    """The keys of the table's partition spec and of its sort order."""
+    """Return the keys of the table's partition spec and of its sort order."""
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 
     def key(source: int, transform: Transform, *, descending: bool = False, nulls_first: bool = True) -> Key:
@@ -363,8 +368,10 @@ _Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and op
 
 @dataclass(frozen=True, slots=True)
 class SparkWriter:
-    """Writes into Java tables. ``catalog``: as Spark has it, with the functions by which rows
-    are handed to the writers of partitions.
+    """Spark's writer into Java tables.
+
+    Attributes:
+        catalog: as Spark has it, with the functions by which rows are handed to the writers of partitions.
     """
 
     spark: SparkSession
@@ -377,8 +384,9 @@ class SparkWriter:
         self._run(spark_table(self.spark, table), frame, options, append)
 
     def files_with_ids(self, table: Any, frame: DataFrame) -> list[Any]:
-        """The rows as files that are to be committed. The frame has ids, which no other writer takes
-        than the one that compacts tables.
+        """Write the rows with their ids as files that are to be committed.
+
+        No writer but the one that compacts tables takes ids.
         """
         group = uuid4().hex
         # Iceberg's Spark writer accepts `_row_id` only in copy-on-write and compaction.
@@ -413,7 +421,7 @@ _PATHS = (_DATA, "write.object-storage.path", "write.folder-storage.path")
 
 
 def data_folders(table: Any) -> Iterator[str]:
-    """The possible folders of a Java table's data files, the likeliest first."""
+    """Yield the possible folders of a Java table's data files, the likeliest first."""
     properties = table.properties()
     for name in _PATHS:
         if (path := properties.get(name)) is not None:
@@ -422,7 +430,7 @@ def data_folders(table: Any) -> Iterator[str]:
 
 
 def new_folder(table: Any) -> str:
-    """A folder for files of a Java table, of a name that nothing has yet."""
+    """Return a folder for files of a Java table, of a name that nothing has yet."""
     return f"{next(data_folders(table))}/driftline-{uuid4().hex}"
 
 
@@ -442,7 +450,7 @@ def staging_transaction(jvm: Any, java: Any, inside: Any, schema: Schema, folder
 
 
 def taken_files(table: Any, before: Any) -> list[Any]:
-    """The data files that a staging transaction has added since the snapshot ``before``.
+    """Return the data files that a staging transaction has added since the snapshot ``before``.
 
     ``table``: the transaction's. The metadata files of the addition are deleted.
     """

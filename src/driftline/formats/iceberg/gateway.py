@@ -47,22 +47,22 @@ _WORDS = (
 
 
 def schema_of(jvm: Any, schema: Any) -> Schema:
-    """A schema of Java's."""
+    """Return a schema of Java's."""
     return from_json(json.loads(java_type(jvm, "org.apache.iceberg.SchemaParser").toJson(schema)))
 
 
 def metadata_json(jvm: Any, metadata: Any) -> Any:
-    """A Java `TableMetadata` in JSON form (Iceberg spec, "Table Metadata")."""
+    """Return a Java `TableMetadata` in JSON form (Iceberg spec, "Table Metadata")."""
     return json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(metadata))
 
 
 def java_schema(jvm: Any, schema: Schema) -> Any:
-    """A schema as Java's."""
+    """Return a schema as Java's."""
     return java_type(jvm, "org.apache.iceberg.SchemaParser").fromJson(json.dumps(to_json(schema)))
 
 
 def items(java: Any) -> list[Any]:
-    """The items of a Java collection."""
+    """Return the items of a Java collection."""
     out, iterator = [], java.iterator()
     while iterator.hasNext():
         out.append(iterator.next())
@@ -75,7 +75,7 @@ def text_map(jvm: Any, java: Any) -> dict[str, str]:
 
 
 def json_of(jvm: Any, java: Any) -> Any:
-    """A Java map or collection of texts or numbers as Python's, in one call."""
+    """Return a Java map or collection of texts or numbers as Python's, in one call."""
     return json.loads(_mapper(jvm).writeValueAsString(java))
 
 
@@ -86,12 +86,12 @@ def _mapper(jvm: Any) -> Any:
 
 
 def session_conf(spark: SparkSession) -> dict[str, str]:
-    """All settings of a session, in one call: ``spark.conf.getAll`` takes four for each."""
+    """Return all settings of a session, in one call: ``spark.conf.getAll`` takes four for each."""
     return text_map(spark._jvm, settings_of(spark))
 
 
 def strings(gateway: Any, parts: list[str]) -> Any:
-    """A Java array of strings."""
+    """Return a Java array of strings."""
     array = gateway.new_array(java_type(gateway.jvm, "java.lang.String"), len(parts))
     for i, part in enumerate(parts):
         array[i] = part
@@ -115,12 +115,12 @@ def java_errors() -> Iterator[None]:
 
 
 def java_class(error: Py4JJavaError) -> str:
-    """The full name of the class of Java's error."""
+    """Return the full name of the class of Java's error."""
     return str(error.java_exception.getClass().getName())
 
 
 def short(error: BaseException) -> str:
-    """The first line of an error's message; of one without a message, its Java class."""
+    """Return the first line of an error's message; of one without a message, its Java class."""
     if isinstance(error, Py4JJavaError):
         message = error.java_exception.getMessage() or java_class(error)
         return str(message).split("\n", 1)[0]
@@ -128,7 +128,7 @@ def short(error: BaseException) -> str:
 
 
 def failure(error: Py4JJavaError, name: str) -> Exception:
-    """The error as ours: a conflict, a catalog that does not answer, or the table's refusal."""
+    """Return the error as ours: a conflict, a catalog that does not answer, or the table's refusal."""
     if refusal := hives_refusal(error):
         hint = _ANY_TYPE if _TYPES in refusal else None
         return DataError(f"table {name}: its Hive Metastore refuses the change: {refusal}", hint)

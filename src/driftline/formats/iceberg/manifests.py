@@ -51,12 +51,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def kind(type_: Primitive) -> str | None:
-    """The rule for comparing the bounds of a column; None if they are not compared."""
+    """Return the rule for comparing the bounds of a column; None if they are not compared."""
     return _KINDS.get(type_.name)
 
 
 def sorting(kind: str | None, raw: bytes) -> Any:
-    """A sort key for raw bounds; those of kinds ``whole`` and ``fraction`` must have one width.
+    """Return a sort key for raw bounds; those of kinds ``whole`` and ``fraction`` must have one width.
 
     >>> from struct import pack
     >>> sorted((-1.5, 2.0, -0.0, 0.5, -3.0), key=lambda x: sorting("fraction", pack("<d", x)))
@@ -74,7 +74,7 @@ def sorting(kind: str | None, raw: bytes) -> Any:
 
 
 def numbers(raw_lows: Iterable[bytes], raw_highs: Iterable[bytes], type_: Primitive) -> Numbers:
-    """The bounds of a column, from the lowest and the highest of each width."""
+    """Return the bounds of a column, from the lowest and the highest of each width."""
     if kind(type_) is None:
         return Numbers()
     lows = [value for low in raw_lows if (value := _value(low, type_)) is not None]
@@ -91,7 +91,7 @@ def numbers(raw_lows: Iterable[bytes], raw_highs: Iterable[bytes], type_: Primit
 
 
 def _value(raw: bytes, type_: Primitive) -> Any:
-    """A bound's value; None where Python has none.
+    """Return a bound's value; None where Python has none.
 
     >>> from driftline.core.schema.types import DATE, DOUBLE, LONG
     >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE)
@@ -146,7 +146,7 @@ class ManifestEntry(NamedTuple):
     is_data: bool = True
 
     def metrics(self) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-        """The values and bounds of each column, by its id; as column 0, the records of the file."""
+        """Yield the values and bounds of each column, by its id; as column 0, the records of the file."""
         for id_, count in ({RECORDS: self.records} | dict(self.values)).items():
             yield id_, count - self.nulls.get(id_, 0), self.lows.get(id_), self.highs.get(id_)
 
@@ -163,7 +163,7 @@ class Forgotten:
     appended: bool
 
     def schema(self, sequence: int) -> int | None:
-        """The schema of a file with this sequence number; None if unknown."""
+        """Return the schema of a file with this sequence number; None if unknown."""
         return next((schema for since, schema in self.schemas if sequence >= since), None)
 
 
@@ -335,8 +335,9 @@ def _entries(batch: pa.RecordBatch) -> Iterator[ManifestEntry]:
 
 
 def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestEntry]:
-    """The files of a snapshot, delete files too. Raises ValueError if there are too many manifests, and
-    whatever a bad one raises.
+    """Yield the files of a snapshot, delete files too.
+
+    Raises ValueError if there are too many manifests, and whatever a bad one raises.
     """
     listed = _avro(next(s["manifest-list"] for s in metadata["snapshots"] if s["snapshot-id"] == snapshot))
     if sum(manifest["manifest_length"] for manifest in listed) > _MANIFESTS:
@@ -354,7 +355,7 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
 
 
 def manifests_of(manifest_list: str, snapshot: int) -> list[str]:
-    """The manifests that a snapshot has of its own, by its manifest list on this machine."""
+    """Return the manifests that a snapshot has of its own, by its manifest list on this machine."""
     return [
         str(manifest["manifest_path"])
         for manifest in _avro(manifest_list)
@@ -380,7 +381,7 @@ def _avro(location: str) -> list[Any]:
 
 
 def local_path(location: str) -> Path:
-    """A location as a file of this machine. ValueError: it is elsewhere."""
+    """Return a location as a file of this machine. ValueError: it is elsewhere."""
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
         raise ValueError(location)
@@ -400,7 +401,7 @@ class FileNulls(NamedTuple):
 def null_count(
     metadata: Mapping[str, Any], column: Field, files_of: Callable[[int], Iterable[FileNulls]]
 ) -> NullCount:
-    """The number of nulls in a column of a table, over main and every other branch.
+    """Return the number of nulls in a column of a table, over main and every other branch.
 
     ``metadata``: in JSON form; ``files_of``: the data files of a snapshot by its id. Remembered deletes are
     no rows. All branches are read with the table's schema.
@@ -420,7 +421,7 @@ def null_count(
 
 
 def by_spark(spark: SparkSession, table: str, column: int, snapshot: int) -> list[FileNulls]:
-    """The nulls in the data files of a snapshot of a ``table`` by its name in Spark's SQL."""
+    """Return the nulls in the data files of a snapshot of a ``table`` by its name in Spark's SQL."""
     rows = spark.sql(
         f"""select snapshot_id, file_sequence_number,
         coalesce(sum(data_file.null_value_counts[{column}]), 0) as nulls,
@@ -432,7 +433,7 @@ def by_spark(spark: SparkSession, table: str, column: int, snapshot: int) -> lis
 
 
 def by_entries(entries: Iterable[ManifestEntry], column: int) -> Iterator[FileNulls]:
-    """The nulls in the data files among the entries of manifests."""
+    """Yield the nulls in the data files among the entries of manifests."""
     for entry in entries:
         if entry.is_data:
             nulls = entry.nulls.get(column)
@@ -464,7 +465,7 @@ def _ids(schema: Any) -> Iterable[int]:
 def table_statistics(
     metadata: Mapping[str, Any], schema: Schema, sum_up: Callable[[Summation], Sums]
 ) -> TableStatistics:
-    """The statistics of the columns of ``schema``.
+    """Return the statistics of the columns of ``schema``.
 
     ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files.
     """
@@ -495,7 +496,7 @@ def table_statistics(
 
 
 def plain(schema: Schema) -> dict[int, Primitive]:
-    """The columns that may have bounds, by their ids."""
+    """Return the columns that may have bounds, by their ids."""
     return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
 
 
@@ -505,7 +506,7 @@ def _summary(metadata: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
-    """The commits that lead to the current one, oldest first."""
+    """Yield the commits that lead to the current one, oldest first."""
     by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     chain = []
     snapshot_id = metadata.get("current-snapshot-id")

@@ -52,7 +52,7 @@ class OfflineIcebergTable:
 
     @classmethod
     def of(cls, lake: Path, catalog: str, name: str) -> OfflineIcebergTable | None:
-        """A table by ``namespace.table``; None if it does not exist, or is not on this machine."""
+        """Return a table by ``namespace.table``; None if it does not exist, or is not on this machine."""
         try:
             location = located(lake, catalog, name)
             metadata = _read(location) if location else None
@@ -69,7 +69,7 @@ class OfflineIcebergTable:
         return self._metadata
 
     def load(self) -> State:
-        """The table's state."""
+        """Return the table's state."""
         now = self._metadata
         defined = of_json(now)
         return State(
@@ -83,7 +83,7 @@ class OfflineIcebergTable:
         )
 
     def versions(self) -> Versions:
-        """The versions of the table's definition."""
+        """Return the versions of the table's definition."""
         return past(self._metadata, _read)
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
@@ -94,9 +94,7 @@ class OfflineIcebergTable:
         return table_statistics(self._metadata, schema, lambda summation: summation.sums(entries))
 
     def entries(self) -> list[ManifestEntry] | None:
-        """The files of the current snapshot, delete files too; None if there are too many manifests, or
-        bad ones.
-        """
+        """List the files of the current snapshot, delete files too; None if too many or bad ones."""
         current = current_snapshot(self._metadata)
         try:
             return [] if current is None else list(entries_of(self._metadata, current))
@@ -117,7 +115,7 @@ class OfflineIcebergTable:
 
 
 def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | None:
-    """The lake's tables, and ``views``, by ``namespace.table``; None if its catalog cannot be read."""
+    """Return the lake's tables, and ``views``, by ``namespace.table``; None if its catalog cannot be read."""
     names = _NAMES if views else _NAMES + _NO_VIEWS
     try:
         with closing(_opened(lake)) as database:
@@ -177,13 +175,13 @@ def _is_cut(location: str) -> bool:
 
 
 def _opened(lake: Path) -> sqlite3.Connection:
-    """The lake's catalog, to be read."""
+    """Return the lake's catalog, to be read."""
     uri = f"file:{quote(str(lake.resolve() / CATALOG))}?mode=ro"
     return sqlite3.connect(uri, uri=True, timeout=_BUSY)
 
 
 def located(lake: Path, catalog: str, name: str, *, views: bool = False) -> str | None:
-    """The path of a table's metadata file, or of a view's; None if there is none of the name."""
+    """Return the path of a table's metadata file, or of a view's; None if there is none of the name."""
     namespace, _, table = name.rpartition(".")
     statement = _LOCATION if views else _LOCATION + _NO_VIEWS
     with closing(_opened(lake)) as connection:
@@ -192,9 +190,7 @@ def located(lake: Path, catalog: str, name: str, *, views: bool = False) -> str 
 
 
 def _read(location: str) -> Any:
-    """A metadata file; None where it is gone, or not of this machine, or of a
-    form older than the table's schemas have.
-    """
+    """Read a metadata file; None if it is gone or not of this machine, or older than schemas in tables."""
     try:
         path = local_path(location)
         text = path.read_bytes()

@@ -80,7 +80,7 @@ class KeyFiles:
     def planned(
         self, scan: Any, ids: Sequence[int], tasks: dict[str, Any] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
+        """Yield the data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
 
         ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
         """
@@ -97,8 +97,9 @@ class KeyFiles:
     def find(
         self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup, cache: KeyCache | None = None
     ) -> list[Found]:
-        """Find the rows of these files that have a key of the batch. Raises DataError for a file whose keys
-        cannot be read.
+        """Find the rows of these files that have a key of the batch.
+
+        Raises DataError for a file whose keys cannot be read.
         """
         constants = lookup.constants
         sized = [(_size(file, lookup), KeyFile(file["file-path"], constants)) for file in files]
@@ -131,7 +132,7 @@ def may_have(file: Mapping[str, Any], lookup: KeyLookup) -> bool:
 
 
 def _size(file: Mapping[str, Any], lookup: KeyLookup) -> int:
-    """The bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
+    """Return the bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
     if file["file-format"].lower() != "parquet" or file.get("key-metadata"):
         raise DataError(
             f"{file['file-path']}: keys are not looked up in files of {file['file-format']}, nor in encrypted ones",
@@ -147,7 +148,7 @@ def _by_id(file: Mapping[str, Any], name: str) -> dict[int, Any]:
 
 
 def _bounds(file: Mapping[str, Any], columns: Iterable[Field]) -> dict[int, Bounds]:
-    """The bounds of a data file's key columns, as `BatchKeys.may_be_in` takes them."""
+    """Return the bounds of a data file's key columns, as `BatchKeys.may_be_in` takes them."""
     lows, highs, values, nulls = (
         _by_id(file, name) for name in ("lower-bounds", "upper-bounds", "value-counts", "null-value-counts")
     )
@@ -226,15 +227,15 @@ class RowDelta:
         return replace(hits, row_ids=pc.coalesce(hits.row_ids, pa.array(hits.positions + int(first))))
 
     def stored(self, struct: Struct) -> StoredRows:
-        """A reader of rows that were found, with these columns."""
+        """Return a reader of rows that were found, with these columns."""
         return StoredRows(struct, self._key_files.open)
 
     def _live(self, hits: Found) -> Found:
-        """The rows that are not deleted yet."""
+        """Return the rows that are not deleted yet."""
         return hits.without(self._dead_before(hits.file))
 
     def _dead_before(self, path: str) -> BitMap64:
-        """The rows of a data file that its delete files name."""
+        """Return the rows of a data file that its delete files name."""
         if path in self._dead:
             return self._dead[path]
         dead = self._dead[path] = BitMap64()
@@ -274,7 +275,7 @@ class RowDelta:
         return RowsLeft(stored, self._worn, with_ids) if self._worn else None
 
     def _as_worn(self, path: str) -> WornFile:
-        """A data file, as worn as it would be."""
+        """Return a data file, as worn as it would be."""
         file, dead = self._files[path], self._removed[path] | self._dead_before(path)
         rows, size = int(file["record-count"]), int(file["file-size-in-bytes"])
         return WornFile(path, rows, size, dead, file.get("first-row-id"))
@@ -285,7 +286,7 @@ class RowDelta:
         return not all(WRITTEN.search(file.path) for file in self._worn)
 
     def update(self) -> Any:
-        """A row delta of the transaction that removes the rows; rows may be added to it."""
+        """Return a row delta of the transaction that removes the rows; rows may be added to it."""
         # Rows go by position: v4 of the format forbids equality deletes, and copy-on-write rewrites every
         # file for random keys.
         delta, refer = self._java.newRowDelta(), java_type(self._key_files.jvm, "java.util.ArrayList")()
@@ -415,7 +416,7 @@ class DeletesBranch:
         self._commit(written, [self._files[file.path] for file in tidying.gone])
 
     def rows(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
-        """The deletes by file: those of the columns with these ids that it has, named by them."""
+        """Yield the deletes by file: those of the columns with these ids that it has, named by them."""
         if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
             return
         planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(ids))
@@ -438,7 +439,7 @@ class DeletesBranch:
             self._commit(written, gone)
 
     def _read(self, path: str, part: Schema) -> pa.Table:
-        """The rows of a file, which may be older than some of the columns."""
+        """Return the rows of a file, which may be older than some of the columns."""
         with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
             return as_table(parquet.read(), part.struct, field_id, path)
 

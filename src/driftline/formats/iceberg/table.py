@@ -331,8 +331,9 @@ class IcebergTable(CatalogTable):
         return java
 
     def _check_location(self, location: str) -> None:
-        """Raise DataError where the table would lie in the folder of another, or that in its own:
-        what cleans up the one, Iceberg's own procedures too, may take the other's files for litter.
+        """Raise DataError if the table would lie in the folder of another, or that in its own.
+
+        Whatever cleans up the one, Iceberg's own procedures too, may delete files of the other.
         """
         parts = self.name.split(".")
         for outer in (self.handle.sibling(".".join(parts[:n])) for n in range(2, len(parts))):

@@ -115,7 +115,7 @@ class IcebergTransaction(UpkeepTransaction):
 
     @classmethod
     def on(cls, table: IcebergHandle, state: State) -> IcebergTransaction:
-        """A transaction on an existing table.
+        """Return a transaction on an existing table.
 
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
@@ -182,8 +182,9 @@ class IcebergTransaction(UpkeepTransaction):
         return self._append_by_spark(frame, summary)
 
     def _append_beside(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Append files that Spark wrote for a table without the columns
-        that it does not know: the ids are the same.
+        """Append files that Spark wrote for a table without the columns that it does not know.
+
+        The ids of the others are the same.
         """
         check_left_out(self.table.name, self.schema)
         if self.base is None:
@@ -239,7 +240,7 @@ class IcebergTransaction(UpkeepTransaction):
         return location_of(self._java.table())
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options with which tasks reach the store of the `location`; None if they cannot."""
+        """Return the options with which tasks reach the store of the `location`; None if they cannot."""
         return options_of(self.table.spark, self._java.table(), self.location)
 
     def write(
@@ -250,8 +251,9 @@ class IcebergTransaction(UpkeepTransaction):
         *,
         with_ids: bool = False,
     ) -> int:
-        """Have tasks write Parquet files, or Spark's writer if the table needs it, which makes new ids;
-        returns the row count.
+        """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count.
+
+        Spark's writer makes new ids.
         """
         spark, files = self.table.spark, None
         if folder is not None and self.row == self.schema.struct:
@@ -276,7 +278,7 @@ class IcebergTransaction(UpkeepTransaction):
         return self._delta.find(keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
-        """A reader of rows that were found, with the columns of `row`."""
+        """Return a reader of rows that were found, with the columns of `row`."""
         assert self._delta is not None
         return self._delta.stored(self.row)
 
@@ -315,7 +317,7 @@ class IcebergTransaction(UpkeepTransaction):
         self._deletes.remember(deletes, self.schema)
 
     def remembered(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
-        """The deletes that the table remembers, by file: columns by their ids."""
+        """Return the deletes that the table remembers, by file: columns by their ids."""
         if self.base is None:
             return iter(())
         self._deletes = DeletesBranch(self._key_files, self._java, self._as_it_was())
@@ -327,11 +329,11 @@ class IcebergTransaction(UpkeepTransaction):
         self._deletes.rewrite(files, self.schema)
 
     def read(self) -> DataFrame:
-        """The rows of the table that the transaction began on, whatever others do meanwhile."""
+        """Return the rows of the table that the transaction began on, whatever others do meanwhile."""
         return frame_of(self.table.spark, self._as_it_was())
 
     def _as_it_was(self) -> Any:
-        """The Java table that the transaction began on."""
+        """Return the Java table that the transaction began on."""
         fixed = java_type(self._jvm, "org.apache.iceberg.StaticTableOperations")
         operations = fixed(self._java.startMetadata(), self._java.table().io())
         return java_type(self._jvm, "org.apache.iceberg.BaseTable")(operations, self.table.name)
@@ -481,7 +483,7 @@ class IcebergTransaction(UpkeepTransaction):
         return files
 
     def _files_of(self, rows: DataFrame, schema: Schema) -> list[Any]:
-        """The rows as data files that are in no snapshot yet, in a folder of their own.
+        """Return the rows as data files that are in no snapshot yet, in a folder of their own.
 
         ``schema``: the table's, or that without columns which the rows lack.
         """
@@ -523,7 +525,7 @@ class IcebergTransaction(UpkeepTransaction):
         delete_files(self._java.table().io(), paths, NEW)
 
     def read_written(self) -> DataFrame | None:
-        """The rows that the committed transaction wrote; None if Spark cannot read all columns."""
+        """Return the rows that the committed transaction wrote; None if Spark cannot read all columns."""
         if self.snapshot is None or self._replaced or self._delta:
             return None
         before = None if self.base is None else self.base.snapshot
@@ -540,8 +542,9 @@ class IcebergTransaction(UpkeepTransaction):
         upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:
-        """Remove the files of a committed transaction from the table; False if it no longer has them, or has
-        removed rows.
+        """Remove the files of a committed transaction from the table.
+
+        Returns False if the table no longer has them, or if the transaction removed rows.
         """
         if self._delta:
             return False

@@ -28,12 +28,12 @@ def _unseen() -> tuple[str, ...]:
 
 
 def readable(schema: Schema) -> Schema:
-    """The schema without what Spark cannot read: a struct, list or map goes with all that is in it."""
+    """Return the schema without what Spark cannot read: a struct, list or map goes with all that is in it."""
     return _without(schema, _unseen())
 
 
 def fillable(schema: Schema) -> Schema:
-    """The schema without what Spark cannot write either."""
+    """Return the schema without what Spark cannot write either."""
     return _without(schema, (*_unseen(), "unknown"))
 
 
@@ -46,7 +46,7 @@ def _is_of(type_: Primitive, names: tuple[str, ...]) -> bool:
 
 
 def left_out(schema: Schema) -> list[str]:
-    """The columns whose values Spark has not, each with its type."""
+    """Return the columns whose values Spark has not, each with its type."""
     unseen = _unseen()
     return [
         f"{dotted(path)}, a {type_name(f.type)}"
@@ -56,7 +56,7 @@ def left_out(schema: Schema) -> list[str]:
 
 
 def unreadable(table: str, schema: Schema) -> DataError | None:
-    """The reason that Spark cannot read the table; None if it can."""
+    """Return the reason that Spark cannot read the table; None if it can."""
     unread = _unread()
     for path, f in schema.walk():
         if isinstance(f.type, Primitive) and f.type.name in unread:
@@ -110,9 +110,7 @@ def check_left_out(table: str, schema: Schema) -> None:
 
 
 def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
-    """A Java transaction on the table whose schema is this one, with
-    the same ids. It is never to be committed.
-    """
+    """Begin a Java transaction on the table, of this schema with the same ids, never to be committed."""
     transaction = java.newTransaction()
     operations = transaction.table().operations()
     base = operations.current()
@@ -126,7 +124,7 @@ def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
 
 
 def frame_of(spark: SparkSession, java: Any) -> DataFrame:
-    """The rows of a Java table, which no catalog need know."""
+    """Return the rows of a Java table, which no catalog need know."""
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
@@ -152,7 +150,7 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
 
 
 def telling(table: Any, snapshot: Any = None) -> list[str]:
-    """The metadata files that a snapshot of a Java table has of its own, by default its latest one."""
+    """Return the metadata files that a snapshot of a Java table has of its own, by default its latest one."""
     snapshot, io = snapshot or table.currentSnapshot(), table.io()
     manifests = [
         m.path() for m in items(snapshot.allManifests(io)) if m.snapshotId() == snapshot.snapshotId()

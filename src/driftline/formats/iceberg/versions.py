@@ -62,9 +62,7 @@ class _Parts:
         return ids.schema in self.schemas and ids.spec in self._specs and ids.order in self._orders
 
     def definition(self, ids: Ids, like: Metadata, properties: Mapping[str, str]) -> Definition:
-        """The definition with these ids and ``properties``, and the format version and last id of
-        ``like``.
-        """
+        """Build the definition of these ids and ``properties``, else as ``like``."""
         return Definition(
             self.schemas[ids.schema],
             partition_fields(self._specs[ids.spec], like["format-version"]),
@@ -76,9 +74,10 @@ class _Parts:
 
 
 def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
-    """The versions up to the oldest one that the log has, by the changes that it remembers;
-    and whether the first of them is the table's very first. Where two changes do not meet,
-    others have changed the table in between.
+    """Build the versions up to the ``oldest`` one of the log, by the changes that the table remembers.
+
+    Where two changes do not meet, others have changed the table in between. Also returns True if the first
+    version is the table's very first.
     """
     out: list[Version] = []
     ids, properties = ids_of_json(oldest), _properties(oldest)
@@ -111,20 +110,20 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
 
 
 def _version(metadata: Metadata, before: Mapping[str, str]) -> Version:
-    """A version of the table. ``before``: the properties of the version right before it."""
+    """Return a version of the table. ``before``: the properties of the version right before it."""
     properties = _properties(metadata)
     made_by = entries.author_of(properties, before)
     return Version(metadata["last-updated-ms"], of_json(metadata), current_snapshot(metadata), made_by)
 
 
 def current_snapshot(metadata: Metadata) -> int | None:
-    """The id of the snapshot that a table has now."""
+    """Return the id of the snapshot that a table has now."""
     snapshot: int | None = metadata.get("current-snapshot-id")
     return None if snapshot == -1 else snapshot
 
 
 def _until(version: Version, last: Metadata) -> Version:
-    """The version with the properties that it had in the end."""
+    """Return the version with the properties that it had in the end."""
     return replace(version, definition=replace(version.definition, properties=_properties(last)))
 
 
@@ -134,12 +133,12 @@ def _properties(metadata: Metadata) -> Mapping[str, str]:
 
 
 def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
-    """The schemas that a version of the table has, by id."""
+    """Return the schemas that a version of the table has, by id."""
     return {int(schema.schemaId()): schema_of(jvm, schema) for schema in items(metadata.schemas())}
 
 
 def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) -> list[Metadata]:
-    """The oldest known metadata, those right before and after each change, and the ``current`` ones.
+    """Return the oldest known metadata, those right before and after each change, and the ``current`` ones.
 
     A table that is fed every minute has a log of a hundred files, and few changes. A change that others made
     and took back shows only by a new schema, partition spec or sort order. ``read``: returns the JSON form of
@@ -150,7 +149,7 @@ def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) ->
 
     @cache
     def at(place: int) -> Metadata | None:
-        """The metadata file at a place of the log; None if it was cleaned away."""
+        """Return the metadata file at a place of the log; None if it was cleaned away."""
         return current if place == last else read(files[place])
 
     first = _first(at, 0, last)
@@ -169,7 +168,7 @@ class _Gone(Exception):
 
 
 def _first(version_at: _At, low: int, high: int) -> int:
-    """The first place from ``low`` on that is there, where the oldest are gone."""
+    """Return the first place from ``low`` on that is there, where the oldest are gone."""
     while version_at(low) is None:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if version_at(middle) is None else (low + 1, middle)
@@ -188,7 +187,7 @@ def _between(version_at: _At, old: int, new: int) -> Iterator[int]:
 
 
 def _mark(metadata: Metadata | None) -> tuple[object, ...]:
-    """The parts of metadata that differ before and after a change."""
+    """Return the parts of metadata that differ before and after a change."""
     assert metadata is not None
     properties = metadata.get("properties", {})
     return (
