@@ -225,7 +225,7 @@ def test_columns_that_are_not_there(lake: Lake, table_name: str) -> None:
             read()
 
 
-@pytest.mark.iceberg_only("a DuckLake keeps no views of Spark's")
+@pytest.mark.iceberg_only("Spark reads no view of a DuckLake")
 def test_a_view_is_read(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": 1, "v": 7}, {"id": 2, "v": "x"}])

@@ -84,7 +84,7 @@ def test_a_view_shows_one_map(lake: Lake, table_name: str, tmp_path: Path) -> No
     put(table, file, {"id": 2, "m": {"8": {"a": 2, "b": "x"}, "9": {"b": "y"}}})
     view = table.view()
 
-    source = f"lake.{table_name}_settled" if view.in_catalog else f"({view.select})"
+    source = f"lake.{table_name}_settled" if database(lake) is None else f"({view.select})"
     rows = lake.sql(f"select m from {source} order by id").collect()
     assert [row.asDict(recursive=True)["m"] for row in rows] == [
         {"7": {"a": 1, "b": None}},

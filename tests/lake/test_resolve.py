@@ -339,7 +339,7 @@ def test_a_failure_leaves_the_table_as_it_was(drifted: Drifted, monkeypatch: pyt
     drifted.proven()
 
 
-@pytest.mark.iceberg_only("a DuckLake gets a statement, not a view")
+@pytest.mark.iceberg_only("Spark reads no view of a DuckLake, whose own test is in test_view.py")
 def test_the_view_follows(lake: Lake, table_name: str, tmp_path: Path) -> None:
     drifted = Drifted(lake.table(table_name), tmp_path)
     drifted.put('{"id": 1, "n": 1, "m": 1}')

@@ -94,6 +94,7 @@ class ToyCatalog:
     location: ToyLocation
     writes: str = "nothing runs it"
     has_views: bool = False
+    own_views: None = None
 
     @property
     def folder(self) -> str:

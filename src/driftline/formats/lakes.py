@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from driftline.core.schema.types import Schema
@@ -101,6 +102,43 @@ class Location(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OwnView:
+    """A view in DuckDB's SQL.
+
+    Attributes:
+        of: the table of which driftline made it; None if somebody else did.
+        types: the types of fields that were asked for, by path.
+    """
+
+    columns: tuple[str, ...]
+    of: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+class OwnViews(Protocol):
+    """The views of a catalog whose SQL is DuckDB's."""
+
+    def statement(self, name: str, view: OwnView, select: str) -> str:
+        """The statement that creates the view, to be run where DuckDB has attached the lake as `lake`.
+
+        ``select``: what it selects of the table, in Spark's SQL.
+        """
+        ...
+
+    def get(self, name: str) -> OwnView | None:
+        """A view by ``namespace.view``; None if there is none."""
+        ...
+
+    def create(self, name: str, view: OwnView, select: str) -> None:
+        """Create the view, or replace it. Raises DataError if DuckDB refuses."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Drop the view."""
+        ...
+
+
 class Catalog(Protocol):
     """The tables of one lake, on one Spark session."""
 
@@ -122,6 +160,11 @@ class Catalog(Protocol):
     @property
     def has_views(self) -> bool:
         """True if the catalog can also keep Spark's views."""
+        ...
+
+    @property
+    def own_views(self) -> OwnViews | None:
+        """The views in DuckDB's SQL that the catalog keeps; None if it keeps none."""
         ...
 
     def sync_view(self, name: str) -> None:

@@ -58,13 +58,13 @@ class EmbeddedLake:
         return OfflineIcebergTable.of(Path(self.folder), CATALOG, name)
 
     def names(self, *, views: bool = False) -> list[str] | None:
-        """Its tables, and Iceberg's ``views``; none if it has no catalog. None if it takes Spark to know."""
+        """Its tables, and its ``views``; none if it has no catalog. None if it takes Spark to know."""
         if not self.exists():
             return []
         if self.ducklake is not None:
             from driftline.formats.ducklake.statistics import tables
 
-            return [".".join(parts) for parts in tables(self.database())]
+            return [".".join(parts) for parts in tables(self.database(), views=views)]
         from driftline.formats.iceberg.offline import table_names
 
         return table_names(Path(self.folder), CATALOG, views=views)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.schema.naming import VIEW_SUFFIX
-from driftline.operations.view import has_view
+from driftline.operations.view import drop_view, has_view
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def drop(
     if view is not None and not dry_run:
         # Before anything changes, as this may refuse.
         catalog.drop(table.name, purge=purge, dry_run=True)
-        table.spark.sql(f"DROP VIEW {catalog.sql_name(view)}")
-        catalog.sync_view(view)
+        drop_view(catalog, table)
     dropped = catalog.drop(table.name, purge=purge, dry_run=dry_run)
     return Dropped(
         dropped.names,

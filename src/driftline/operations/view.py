@@ -1,4 +1,4 @@
-"""`view`: a view of the table with one column for each drifted field.
+"""`view`: a view of the table with one column for each drifted field, in Spark's SQL or in DuckDB's.
 
 Only the view is written. It follows the table if that changes its name or its columns.
 """
@@ -18,6 +18,7 @@ from driftline.core.schema.types import Path, Schema, Type, dotted
 from driftline.core.settings.fields import parse_path
 from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, DriftlineError, UsageError, no_table
+from driftline.formats.lakes import OwnView, OwnViews
 from driftline.operations.alter import Altered, AlterRequest, alter
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
@@ -120,30 +121,48 @@ def view(
         raise no_table(table.name)
     settings = from_properties(state.properties)
     settling = FieldMerger(settings.mark, settings.contract, wanted_types(types or {}))
-    one = settling.record([state.schema.struct])
+    merged = settling.record([state.schema.struct])
     for path in settling.requested_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
     at = view_name or table.name + VIEW_SUFFIX
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view name", "use namespace.view, as in shop.orders_settled")
-    fold = Fold(settings.mark, near=True)
-    select = _select(fold, state.schema, one, catalog.sql_name(table.name))
-    fields = tuple(settling.drifted)
-    full = catalog.sql_name(at)
-    properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
-    statement = _statement(full, properties, one, fields, select)
+    fold, views = Fold(settings.mark, near=True), catalog.own_views
+    select = f"{select_list(fold, state.schema, merged)}\nfrom {catalog.sql_name(table.name)}"
+    fields, full = tuple(settling.drifted), catalog.sql_name(at)
+    if views is None:
+        properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
+        statement = _statement(full, properties, merged, fields, select)
+    else:
+        names = tuple(m.name for m in merged.fields or ())
+        definition = OwnView(names, table.name, dict(types or {}))
+        selected = select_list(replace(fold, duckdb=True), state.schema, merged)
+        statement = views.statement(at, definition, selected)
     drifted = tuple(dict.fromkeys(place.keys for place in drifted_fields(state.schema, settings.mark)))
     view = View(table.name, at, fields, drifted, select, statement, in_catalog=False)
     if not make:
         return view
+    if views is not None:
+        return _create_own(catalog, views, view, definition, selected)
     if not catalog.has_views:
-        return _not_made(view, "DuckLake cannot store Spark views")
+        return _not_made(view, "the catalog keeps no views")
     catalog.check_writable()
     table.read()  # raises where Spark cannot
     created = _create(table.spark, view, full)
     if created.in_catalog:
         catalog.sync_view(created.name)
     return created
+
+
+def _create_own(catalog: Catalog, views: OwnViews, view: View, definition: OwnView, selected: str) -> View:
+    """Create a view in DuckDB's SQL."""
+    catalog.check_writable()
+    before = views.get(view.name)
+    exists = before is not None or catalog.table(view.name).load().exists
+    _check_ours(view, exists, None if before is None else before.of)
+    views.create(view.name, definition, selected)
+    new = None if before is None else tuple(c for c in definition.columns if c not in before.columns)
+    return replace(view, in_catalog=True, new=new)
 
 
 def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
@@ -154,14 +173,14 @@ def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
         raise UsageError(str(error)) from error
 
 
-def _select(fold: Fold, schema: Schema, one: MergedField, relation: str) -> str:
-    assert one.fields is not None
-    columns = fold.struct([(schema.struct, "")], one)
+def select_list(fold: Fold, schema: Schema, merged: MergedField) -> str:
+    assert merged.fields is not None
+    columns = fold.struct([(schema.struct, "")], merged)
     listed = [
         sql if sql == name(m.name) else f"{sql} as {name(m.name)}"
-        for sql, m in zip(columns, one.fields, strict=True)
+        for sql, m in zip(columns, merged.fields, strict=True)
     ]
-    return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
+    return "select\n  " + ",\n  ".join(listed)
 
 
 def remade(catalog: Catalog, table: CatalogTable) -> View | None:
@@ -182,9 +201,18 @@ def moved(catalog: Catalog, before: CatalogTable, table: CatalogTable) -> View |
     if types is None:
         return None
     moved_view = view(catalog, table, types=types)
-    table.spark.sql(f"drop view {catalog.sql_name(before.name + VIEW_SUFFIX)}")
-    catalog.sync_view(moved_view.name)
+    drop_view(catalog, before)
     return moved_view
+
+
+def drop_view(catalog: Catalog, table: CatalogTable) -> None:
+    """Drop the table's view of the usual name."""
+    name = table.name + VIEW_SUFFIX
+    if catalog.own_views is not None:
+        catalog.own_views.drop(name)
+        return
+    table.spark.sql(f"drop view {catalog.sql_name(name)}")
+    catalog.sync_view(name)
 
 
 def has_view(catalog: Catalog, table: CatalogTable) -> bool:
@@ -194,6 +222,9 @@ def has_view(catalog: Catalog, table: CatalogTable) -> bool:
 
 def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | None:
     """The types that the table's view was created with; None if there is none of the usual name."""
+    if catalog.own_views is not None:
+        existing = catalog.own_views.get(table.name + VIEW_SUFFIX)
+        return dict(existing.types) if existing is not None and existing.of == table.name else None
     if not catalog.has_views:
         return None
     with configured(table.spark, PLAIN):
@@ -207,18 +238,18 @@ def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | No
 def _statement(
     full: str,
     properties: Mapping[str, str],
-    one: MergedField,
+    merged: MergedField,
     fields: tuple[DriftedColumns, ...],
     select: str,
 ) -> str:
     columns_of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
     comments = {
         m.key: f" comment {literal(f'one of {columns_of[m.key]}')}"
-        for m in one.fields or ()
+        for m in merged.fields or ()
         if m.key in columns_of
     }
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-    columns = ",\n  ".join(f"{name(m.name)}{comments.get(m.key, '')}" for m in one.fields or ())
+    columns = ",\n  ".join(f"{name(m.name)}{comments.get(m.key, '')}" for m in merged.fields or ())
     return (
         f"create or replace view {full} (\n  {columns}\n)\n"
         f"comment {literal(f'{properties[_OF]}, each field as one column')}\n"
@@ -255,11 +286,15 @@ def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | N
         columns = [row.col_name for row in spark.sql(f"describe {full}").collect()]
     except PySparkException:  # there is no such view
         return None
-    table = _properties(spark, full).get(_OF)
-    if table != view.table:
+    _check_ours(view, True, _properties(spark, full).get(_OF))
+    return columns
+
+
+def _check_ours(view: View, exists: bool, table: str | None) -> None:
+    """Raise DataError for somebody else's view. ``table``: of which driftline made the existing one."""
+    if exists and table != view.table:
         whose = "not a view that driftline made" if table is None else f"a view of {table}"
         raise DataError(f"{view.name} already exists, and {whose}", "pass another name with --name")
-    return columns
 
 
 def _properties(spark: SparkSession, full: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from driftline.core.columns.folding import kind
@@ -47,6 +47,7 @@ _MOMENTS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "timeZone": "UTC",
 }
+_SPELLED = ("timestamp", "timestamp_ntz", "binary", "fixed")
 _INSIDE = r"(?s)\A.(.*).\z"
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -172,11 +173,14 @@ def _double(x: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Fold:
     """Folds columns into one, as SQL. ``near``: a value without an exact place in the wider type becomes the
-    nearest, as is fine in a view; otherwise it becomes null.
+    nearest, as is fine in a view; otherwise it becomes null. ``duckdb``: the SQL is for DuckDB, whose JSON
+    spells moments and bytes otherwise. ``in_json``: so it has to spell them itself, here.
     """
 
     mark: str = MARK
     near: bool = False
+    duckdb: bool = False
+    in_json: bool = False
 
     def struct(self, columns: Sequence[tuple[Struct, str]], to: MergedField) -> list[str]:
         """One expression for each field of ``to``, from records with a prefix each (``""``, ``"x."``)."""
@@ -240,6 +244,8 @@ class Fold:
                 return x if value_sql == v else f"transform_values({x}, ({k}, {v}) -> {value_sql})"
             case Primitive():
                 assert to.base is not None
+                if self.in_json and base == to.base and base.name in _SPELLED:
+                    return self._text(base, x)
                 if base == STRING and to.pattern is not None:
                     return date_of(x, to.pattern, to.base)
                 if base == STRING and to.base.name in NUMBERS:
@@ -291,7 +297,8 @@ class Fold:
             return exactly(x, type_, STRING, None)
         settled = FieldMerger(self.mark).of([type_], (), ())
         options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _MOMENTS.items())
-        return f"to_json({self.value(type_, x, settled)}, map({options}))"
+        inside = replace(self, in_json=self.duckdb)
+        return f"to_json({inside.value(type_, x, settled)}, map({options}))"
 
 
 def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:

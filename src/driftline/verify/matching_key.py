@@ -30,6 +30,7 @@ from driftline.verify.values import (
     by_pattern,
     holds,
     is_nothing,
+    json_value,
     number,
     single,
     written,
@@ -246,7 +247,7 @@ class TableStruct:
             column = TableColumn.of(f.name, f.type, prefix, defaults)
             texts = (defaults or {}).get(f.id, ())
             is_json = column.type is not None and column.type.name == "json"
-            column.defaults = tuple(_DECODE(d) if is_json and isinstance(d, str) else d for d in texts)
+            column.defaults = tuple(json_value(d) if is_json and isinstance(d, str) else d for d in texts)
             out.columns[f.name] = (key, column)
             if column.dim:
                 out.lists.setdefault(key, []).append(f.name)
@@ -416,7 +417,7 @@ class Meeting:
                     self._column(column.value, child, x, child_path, out)
         else:
             is_json = column.type is not None and column.type.name == "json"
-            self._value(slot, _DECODE(stored) if is_json else stored, path, out)
+            self._value(slot, json_value(stored) if is_json else stored, path, out)
 
 
 def key(scalars: Iterable[str]) -> int:

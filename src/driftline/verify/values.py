@@ -155,6 +155,18 @@ def number(text: str) -> int | Decimal | None:
 _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
 
 
+def json_value(text: str) -> Any:
+    """The value of a JSON column; the text itself if it is none, as of a column that was text before.
+
+    >>> json_value('{"a": 1.50}'), json_value("hello")
+    ({'a': Decimal('1.50')}, 'hello')
+    """
+    try:
+        return _DECODE(text)
+    except ValueError:
+        return text
+
+
 def by_pattern(text: str, settings: ValueSettings) -> date | None:
     """The date or moment that a pattern of the field prints as the text; None if there is none."""
     return next((m for pattern in settings.written if (m := pattern.moment(text)) is not None), None)
@@ -365,7 +377,7 @@ def _in_other(stored: Any, v: Any, settings: ValueSettings) -> bool:
 
 
 def _in_json(stored: str, v: Any, settings: ValueSettings) -> bool:
-    return same_json(_DECODE(stored), v, empty_names=settings.empty_names)
+    return same_json(json_value(stored), v, empty_names=settings.empty_names)
 
 
 def _in_variant(stored: Any, v: Any, settings: ValueSettings) -> bool:

@@ -18,7 +18,7 @@ _FAR = 1000  # digits that a number may have before or behind its point
 _GRAMMAR = "=, !=, IN, IS NULL, AND, OR, NOT and brackets are"
 
 
-class _Conditions(Spark):
+class SparkTexts(Spark):
     """Spark's SQL, in which two quotes in a text stand for one, as in other dialects."""
 
     class Tokenizer(Spark.Tokenizer):
@@ -34,7 +34,7 @@ def condition_of(text: str) -> Condition:
     True
     """
     try:
-        tree = parse_one(text, dialect=_Conditions, into=exp.Condition)
+        tree = parse_one(text, dialect=SparkTexts, into=exp.Condition)
     except SqlglotError as error:
         raise ValueError(f"{text!r} is no condition: {_said(error)}") from error
     except RecursionError as error:

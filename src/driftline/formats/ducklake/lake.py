@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import time
@@ -20,9 +22,11 @@ from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
 from driftline.formats.ducklake.snapshot import LIVE, find, latest, live
 from driftline.formats.ducklake.statistics import tables
 from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.formats.lakes import BY_DUCKDB, DroppedTables, Orphan
+from driftline.formats.lakes import BY_DUCKDB, DroppedTables, Orphan, OwnView
 from driftline.formats.leftovers import bare, listed
 from driftline.runtime.disk import Bounds, delete_by_hadoop
+from driftline.runtime.duckdb import identifier
+from driftline.runtime.duckdb import literal as text_literal
 from driftline.runtime.file_io import settings
 from driftline.runtime.read_only import must_read
 from driftline.runtime.stores import is_stored
@@ -325,6 +329,72 @@ class DuckLakeLocation:
         return DuckLake(spark, self.catalog)
 
 
+_VIEW_OF = "driftline.view-of"  # in the comment of a view, as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeViews:
+    """The views of a DuckLake, which are in DuckDB's SQL."""
+
+    catalog: CatalogDatabase
+
+    def statement(self, name: str, view: OwnView, select: str, lake: str = "lake") -> str:
+        """The statements that create the view, and its comment, in the lake attached as ``lake``."""
+        from driftline.sql.duckdb import in_duckdb  # late: sqlglot is slow to import
+
+        assert view.of is not None
+        # Wherever DuckDB attaches the lake, and as what: it replaces the name as it stores the view.
+        full = ".".join((lake, _quoted(name)))
+        table = ".".join((lake, _quoted(view.of)))
+        columns = ", ".join(map(identifier, view.columns))
+        comment = json.dumps({_VIEW_OF: view.of, "types": dict(view.types)}, ensure_ascii=False)
+        return (
+            f"CREATE OR REPLACE VIEW {full} ({columns}) AS\n{in_duckdb(select)}\nFROM {table};\n"
+            f"COMMENT ON VIEW {full} IS {text_literal(comment)}"
+        )
+
+    def get(self, name: str) -> OwnView | None:
+        """A view by ``namespace.view``; None if there is none."""
+        namespace, view = name.split(".")
+        if not self.catalog.exists():
+            return None
+        now = self.catalog.read(latest)
+        rows = self.catalog.read(
+            lambda c: c.rows(
+                "SELECT v.column_aliases, (SELECT t.value FROM meta.ducklake_tag t WHERE t.object_id = v.view_id AND "
+                f"t.key = 'comment' AND {live('t')}) FROM meta.ducklake_view v JOIN meta.ducklake_schema s "
+                f"ON s.schema_id = v.schema_id WHERE s.schema_name = ? AND v.view_name = ? AND {live('v')} AND {live('s')}",
+                [now, now, namespace, view, now, now, now, now],
+            )
+        )
+        if not rows:
+            return None
+        ((aliases, comment),) = rows
+        (columns,) = csv.reader([str(aliases or "")])
+        try:
+            properties = json.loads(str(comment or "{}"))
+            return OwnView(tuple(columns), properties.get(_VIEW_OF), properties.get("types", {}))
+        except (ValueError, AttributeError):  # the comment of somebody else
+            return OwnView(tuple(columns))
+
+    def create(self, name: str, view: OwnView, select: str) -> None:
+        """Create the view, or replace it. Raises DataError if DuckDB refuses."""
+        import duckdb
+
+        try:
+            self.catalog.by_duckdb(self.statement(name, view, select, "lk"))
+        except duckdb.Error as error:
+            raise DataError(f"view {name} cannot be made: {str(error).splitlines()[0]}") from error
+
+    def drop(self, name: str) -> None:
+        """Drop the view."""
+        self.catalog.by_duckdb(f"DROP VIEW lk.{_quoted(name)}")
+
+
+def _quoted(name: str) -> str:
+    return ".".join(map(identifier, name.split(".")))
+
+
 @dataclass(frozen=True, slots=True)
 class DuckLake:
     """The tables of a DuckLake. ``catalog``: its database."""
@@ -352,8 +422,13 @@ class DuckLake:
         """A DuckLake keeps no views of Spark's."""
         return False
 
+    @property
+    def own_views(self) -> DuckLakeViews:
+        """The views of the lake, which are in DuckDB's SQL."""
+        return DuckLakeViews(self.catalog)
+
     def sync_view(self, _: str) -> None:
-        """Nothing: it has none."""
+        """Do nothing: what DuckDB writes is synced."""
 
     def sql_name(self, name: str) -> str:
         """A table by ``namespace.table``, quoted for Spark SQL."""

@@ -285,19 +285,25 @@ class OfflineDuckLakeTable:
         return OfflineDuckLakeTable.of(self.catalog, name)
 
 
-def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
-    """The tables of the lake, each with its namespace before it, without those of remembered deletes."""
+def tables(catalog: CatalogDatabase, *, views: bool = False) -> list[tuple[str, str]]:
+    """The tables of the lake, each with its namespace before it, without those of remembered deletes.
+
+    ``views``: its views, too.
+    """
     if not catalog.exists():
         return []
-    snapshot = catalog.read(latest)
-    return [
-        (str(namespace), str(name))
-        for namespace, name in catalog.read(
-            lambda c: c.rows(
-                "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
-                f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
-                f"(SELECT object_id FROM meta.ducklake_tag WHERE key = ? AND {LIVE}) ORDER BY 1, 2",
-                [snapshot, snapshot, snapshot, snapshot, DELETES_OF, snapshot, snapshot],
-            )
+    now = catalog.read(latest)
+    statement = (
+        "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
+        f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
+        f"(SELECT object_id FROM meta.ducklake_tag WHERE key = ? AND {LIVE})"
+    )
+    parameters: list[Any] = [now, now, now, now, DELETES_OF, now, now]
+    if views:
+        statement += (
+            " UNION ALL SELECT s.schema_name, v.view_name FROM meta.ducklake_view v JOIN meta.ducklake_schema s "
+            f"ON s.schema_id = v.schema_id WHERE {live('v')} AND {live('s')}"
         )
-    ]
+        parameters += [now, now, now, now]
+    rows = catalog.read(lambda c: c.rows(f"{statement} ORDER BY 1, 2", parameters))
+    return [(str(namespace), str(name)) for namespace, name in rows]

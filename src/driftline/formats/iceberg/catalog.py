@@ -72,6 +72,10 @@ class IcebergCatalog:
         """True: most Iceberg catalogs also keep Spark's views."""
         return True
 
+    @property
+    def own_views(self) -> None:
+        """No views in DuckDB's SQL."""
+
     def sql_name(self, name: str) -> str:
         """A table or view by ``namespace.table``, quoted for Spark SQL."""
         return ".".join(map(quoted, (self.name, *name.split("."))))
