@@ -17,9 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline import DataError, Lake, UsageError
+from driftline.formats.iceberg import catalog as catalog_module
 from driftline.formats.iceberg import relocating
+from driftline.formats.iceberg.catalog import Registration
 from driftline.formats.iceberg.relocating import displaced_lake
 from driftline.operations.doctor import checks
+from driftline.runtime.disk import copy_file, replace_file
 from lake.formats import by_pyiceberg
 
 KINDS = {"iceberg": None, "ducklake_duckdb": "duckdb", "ducklake_sqlite": "sqlite"}
@@ -414,3 +417,172 @@ def test_a_lake_moved_into_its_old_folder_and_back_is_relocated(
     opened(lake, kind).relocate()
     assert ids(opened(lake, kind)) == [1, 2]
     assert opened(lake, kind).table("s.t").verify(tmp_path / "1.jsonl").ok
+
+
+# -- one table, to another lake
+
+
+def refs(lake: Lake, name: str) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in lake.sql(f"select name, type, snapshot_id from lake.{name}.refs").collect()}
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
+def test_a_table_in_another_lake_is_as_it_was_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing of the new one is in the old place, whose own tables stay as they are."""
+    lake, other = opened(tmp_path / "lake", None), opened(tmp_path / "other", None)
+    fill(lake, tmp_path)
+    assert other.tables() == []
+    for version in VERSIONS:
+        lake.sql(f"alter table lake.s.v{version} create tag first")
+        lake.sql(f"alter table lake.s.v{version} create branch audit")
+    before = {version: contents(lake, version) for version in VERSIONS}
+    named = {version: refs(lake, f"s.v{version}") for version in VERSIONS}
+    files_before = files(tmp_path / "lake")
+    plans = {version: lake.relocate(f"s.v{version}", to=other, dry_run=True) for version in VERSIONS}
+    assert {path.name for path in files(tmp_path / "other")} == {"catalog.db"}
+    for version, planned in plans.items():
+        done = lake.relocate(f"s.v{version}", to=other)
+        assert replace(planned, is_done=True) == done
+        assert done.tables == (f"s.v{version}", f"s.v{version}__quarantine")
+        assert done.copied > 1 and done.bytes > 0
+    assert {version: contents(lake, version) for version in VERSIONS} == before
+    assert files(tmp_path / "lake") == files_before
+    (tmp_path / "lake").rename(tmp_path / "away")
+
+    assert {version: contents(other, version) for version in VERSIONS} == before
+    assert {version: refs(other, f"s.v{version}") for version in VERSIONS} == named
+    for version in VERSIONS:
+        table = other.table(f"s.v{version}")
+        with pytest.raises(DataError, match="in the table already"):
+            table.ingest(tmp_path / "second.jsonl")
+        done = table.ingest([{"id": 1, "day": "2026-01-01", "n": 1, "at": 2}, {"id": 3, "n": 7, "at": 9}])
+        if has_key(other, version):
+            assert (done.to_dict()["late"], done.to_dict()["updated"]) == (1, 1)
+        assert table.verify(tmp_path / "second.jsonl").missing == 0
+        by_others = sorted(by_pyiceberg(table, "id").column("id").to_pylist())
+        assert by_others == sorted(row.id for row in table.read().collect())
+    after = {version: contents(other, version) for version in VERSIONS}
+    other.clean(0)
+    assert {version: contents(other, version) for version in VERSIONS} == after
+    text = b"".join(
+        path.read_bytes()
+        for path in (tmp_path / "other").rglob("*")
+        if path.suffix in (".json", ".puffin", ".db")
+    )
+    assert f"{tmp_path}/lake/".encode() not in text
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
+def test_a_table_that_dies_on_its_way_to_another_lake_is_copied_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run dies one step later, and what it has copied is not copied again."""
+    lake, other, steps = opened(tmp_path / "lake", None), opened(tmp_path / "other", None), Steps()
+    for id_ in range(2):
+        ingest(lake, tmp_path, id_)
+    (tmp_path / "bad.jsonl").write_text('{"id": 2}\n{"id"\n')
+    lake.table("s.t").ingest(tmp_path / "bad.jsonl")
+    copies: list[Path] = []
+    monkeypatch.setattr(
+        catalog_module,
+        "copy_file",
+        steps.counted(lambda *paths: copies.append(paths[1]) or copy_file(*paths)),
+    )
+    monkeypatch.setattr(catalog_module, "replace_file", steps.counted(replace_file))
+    monkeypatch.setattr(Registration, "register", steps.counted(Registration.register))
+    while True:
+        steps.left = steps.survived = steps.survived + 1
+        try:
+            lake.relocate("s.t", to=other)
+        except Killed:
+            assert other.tables() == []
+        else:
+            break
+    assert steps.survived >= 10
+    assert len(copies) == len(set(copies))
+    assert ids(other) == [0, 1, 2]
+    assert other.table("s.t").quarantine().waiting == 1
+    with pytest.raises(UsageError, match=f"there is a table s.t in {tmp_path}/other already"):
+        lake.relocate("s.t", to=other)
+    steps.left = 10**6
+    other.alter("alter table s.t rename to s.u")
+    other.table("s.u").ingest([{"id": 3}])
+    with pytest.raises(
+        DataError, match=f"s.t would lie in {tmp_path}/other/s/t, where .* is of another table"
+    ):
+        lake.relocate("s.t", to=other)
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
+def test_a_table_that_others_write_to_is_not_registered(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, other, copy = opened(tmp_path / "lake", None), opened(tmp_path / "other", None), Registration.copy
+    ingest(lake, tmp_path, 1)
+
+    def slowly(registration: Registration, copied: dict[str, Path]) -> None:
+        copy(registration, copied)
+        ingest(lake, tmp_path, 2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Registration, "copy", slowly)
+        with pytest.raises(DataError, match=r"s\.t has changed while it was copied"):
+            lake.relocate("s.t", to=other)
+    assert other.tables() == []
+    assert lake.relocate("s.t", to=other).tables == ("s.t",)
+    assert ids(other) == [1, 2]
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
+def test_a_table_with_files_elsewhere_or_a_ducklake_is_not_copied_to_another_lake(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, other = opened(tmp_path / "lake", None), opened(tmp_path / "other", None)
+    ingest(lake, tmp_path, 1)
+    ducklake = opened(tmp_path / "ducklake", "sqlite")
+    ingest(ducklake, tmp_path, 1)
+    for a, b in ((ducklake, other), (lake, ducklake)):
+        with pytest.raises(UsageError, match="so none is relocated alone"):
+            a.relocate("s.t", to=b)
+    with pytest.raises(UsageError, match=r"there is no table s\.x"):
+        lake.relocate("s.x", to=other)
+    with pytest.raises(UsageError, match="give both"):
+        lake.relocate("s.t")
+    (gone,) = (path for path in files(tmp_path / "lake") if path.suffix == ".parquet")
+    gone.rename(tmp_path / "kept")
+    with pytest.raises(DataError, match=f"{gone} is missing"):
+        lake.relocate("s.t", to=other, dry_run=True)
+    (tmp_path / "kept").rename(gone)
+    lake.sql(f"alter table lake.s.t set tblproperties ('write.data.path' = '{tmp_path}/far')")
+    with pytest.raises(
+        DataError, match=rf"write\.data\.path = {tmp_path}/far lies outside {tmp_path}/lake/s/t"
+    ):
+        lake.relocate("s.t", to=other)
+    ingest(lake, tmp_path, 2)
+    lake.sql("alter table lake.s.t unset tblproperties ('write.data.path')")
+    with pytest.raises(DataError, match=f"{tmp_path}/far/.* lies outside {tmp_path}/lake/s/t"):
+        lake.relocate("s.t", to=other)
+    assert other.tables() == []
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    with pytest.raises(UsageError, match="is a copy of the lake at"):
+        opened(tmp_path / "copy", None).relocate("s.t", to=other)
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
+def test_a_capture_goes_on_in_another_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """By its checkpoint, which is copied, or by what the table says that it has."""
+    lake = opened(tmp_path / "lake", None)
+    for way, options in (("checkpoint", {}), ("table", {"resume_from": "table"})):
+        table, other, source = lake.table(f"s.{way}"), opened(tmp_path / f"by_{way}", None), tmp_path / way
+        source.mkdir()
+        for id_ in range(2):
+            (source / f"{id_}.jsonl").write_text(f'{{"id": {id_}}}\n')
+            table.capture(str(source), name="c").awaitTermination(120)
+        lake.relocate(table.name, to=other)
+        if way == "checkpoint":
+            shutil.copytree(*(tmp_path / at / "_captures" / table.name for at in ("lake", "by_checkpoint")))
+        (source / "2.jsonl").write_text('{"id": 2}\n')
+        for more in (options, {}):
+            other.table(table.name).capture(str(source), name="c", **more).awaitTermination(120)
+            assert sorted(row.id for row in other.table(table.name).read().collect()) == [0, 1, 2]
+        assert sorted(row.id for row in table.read().collect()) == [0, 1]

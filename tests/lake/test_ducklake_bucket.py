@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -154,6 +155,40 @@ def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: st
     with place.queried() as duckdb:
         query = "SELECT id, p, extra FROM shop.orders ORDER BY id"
         assert duckdb.execute(query).fetchall() == [(i, p, 7) for i, p in said["resolved"]]
+
+
+RELOCATES = """
+lake.relocate()
+table.ingest(folder / "2.jsonl")
+said = {"rows": [list(row) for row in lake.sql("select id, p from shop.orders order by id").collect()]}
+said["proof"] = table.verify(folder).to_dict()["ok"]
+said["orphans"] = [file.path for file in lake.clean(0)]
+"""
+
+
+def test_a_ducklake_goes_from_a_folder_to_a_bucket(
+    scripts: Answering, store: Store, uri: str, tmp_path: Path
+) -> None:
+    """Its files are copied, and its catalog, which `relocate` then has look into the bucket."""
+    here, folder, catalog = tmp_path / "lake", tmp_path / "in", tmp_path / "new" / "catalog.sqlite"
+    lines(folder, "1.jsonl", *({"id": i, "p": i * 1.5} for i in range(3)), "{")
+    with Lake.open(here, ducklake="sqlite") as lake:
+        lake.table("shop.orders").ingest(folder / "1.jsonl", key="id")
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    catalog.parent.mkdir()
+    shutil.copy(here / "catalog.sqlite", catalog)
+    moved = Lake.open(uri, ducklake=f"sqlite:{catalog}")
+    with pytest.raises(UsageError, match="is a copy of the lake at"):
+        moved.alter("alter table shop.orders add column more int")
+    with pytest.raises(DataError, match="is missing, and a table of the lake names it"):
+        moved.relocate()
+    for path in (path for path in before if path.is_relative_to(here / "data")):
+        store.put(f"{uri}/{path.relative_to(here)}", before[path])
+    assert moved.relocate(dry_run=True).tables == ("shop.orders", "shop.orders__quarantine")
+    lines(folder, "2.jsonl", {"id": 1, "p": "x"}, {"id": 3})
+    said = scripts.ask([RELOCATES, uri, f"sqlite:{catalog}", str(folder)])
+    assert said == {"rows": [[0, 0.0], [1, None], [2, 3.0], [3, None]], "proof": True, "orphans": []}
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 
 DIES = """

@@ -47,7 +47,7 @@ _FENCE = re.compile(
 _VARYING = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?Z?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "BATCH"),
-    (re.compile(r" +\d+ k?B\b"), " SIZE"),
+    (re.compile(r" +\d[\d.]* k?B\b"), " SIZE"),
 )
 _SECONDS = 300  # for a command
 

@@ -62,6 +62,9 @@ COMMANDS = {
     "drop dry": ["drop", "shop.json", "--dry-run", "--json"],
     "drop purge": ["drop", "shop.json", "--purge", "--yes"],
     "drop gone": ["drop", "shop.json", "--yes"],
+    "relocate where": ["relocate", "shop.orders", "--yes"],
+    "relocate table": ["relocate", "shop.orders", "--to", "other", "--yes", "--json"],
+    "relocated": ["query", "select id, price, at from shop.orders order by id", "--lake", "other"],
     "file settings": ["ingest", "in/1.jsonl", "--into", "shop.set", "--config", "settings.toml"],
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
 }  # fmt: skip
@@ -117,6 +120,7 @@ CODES = {
     "relocate own": 2,
     "drop unasked": 2,
     "drop gone": 2,
+    "relocate where": 2,
 }
 
 
@@ -189,6 +193,14 @@ def test_table_is_dropped_once_it_is_asked_for(done):
     assert done["drop purge"].out.startswith("dropped  shop.json\n")
     assert f"{dry['files']} files, {dry['size']:,} bytes deleted" in done["drop purge"].out
     assert "no table shop.json" in done["drop gone"].err
+
+
+def test_a_table_is_relocated_to_another_lake(done):
+    assert "give both: driftline relocate NAMESPACE.TABLE --to LAKE" in done["relocate where"].err
+    relocated = json.loads(done["relocate table"].out)
+    assert relocated["tables"] == ["shop.orders", "shop.orders__quarantine"]
+    assert (relocated["home"], relocated["copy"], relocated["done"]) == ("lake", True, True)
+    assert done["relocated"].out == done["query"].out
 
 
 def test_json_is_as_its_schema_says(done):

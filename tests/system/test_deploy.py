@@ -55,6 +55,60 @@ def test_word_by_word(lakehouse: Lakehouse, shell: Shell, tmp_path: Path) -> Non
     no_secrets(lakehouse, doctor, history)
 
 
+ENDS = """
+from driftline.formats.iceberg.catalog import Registration
+registers = Registration.register
+def register(self, metadata):
+    raise KeyboardInterrupt
+Registration.register = register
+"""
+GOES_ON = "Registration.register = registers"
+
+
+def test_a_table_goes_from_a_folder_to_the_store(lakehouse: Lakehouse, shell: Shell, tmp_path: Path) -> None:
+    """By the other lake's settings, with deleted rows and a capture, and once broken off before the last step."""
+    settings, source = tmp_path / "there" / "driftline.toml", tmp_path / "in"
+    for folder in (settings.parent, source):
+        folder.mkdir()
+    settings.write_text(lakehouse.settings)
+    (source / "1.jsonl").write_text('{"id": 1, "at": 1}\n{"id": 2, "at": 1}\n')
+
+    def run(command: str) -> str:
+        return shell.run(Step(f"driftline {command}", ""), tmp_path)
+
+    def objects() -> dict[Path, int]:
+        place = lakehouse.s3.folder / "buckets" / "lake" / "tables" / "shop" / "moves"
+        return {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+
+    there, capture = f"--config {settings}", "capture in --into shop.moves --name c"
+    relocate = f"--lake laptop relocate shop.moves --to {settings} --yes --json"
+    run(f"tables {there}")  # Spark begins with the way to the store
+    run(f"--lake laptop {capture} --key id --order-by at")
+    (source / "2.jsonl").write_text('{"id": 2, "at": 2, "more": true}\n')
+    run(f"--lake laptop {capture}")
+    shell.run(Step(ENDS, None), tmp_path)
+    run(relocate)
+    copied = objects()
+    assert any(path.suffix == ".puffin" for path in copied)
+    assert "there is no table shop.moves" in run(f"{there} history shop.moves")
+    shell.run(Step(GOES_ON, None), tmp_path)
+    done = json.loads(run(relocate))
+    assert (done["tables"], done["copy"], done["done"]) == (["shop.moves"], True, True)
+    now = objects()
+    assert {path for path in copied if path.suffix == ".parquet" and now[path] != copied[path]} == set()
+    laptop = f"{tmp_path}/laptop".encode()
+    assert not any(laptop in path.read_bytes() for path in now if path.suffix != ".avro")
+    (source / "3.jsonl").write_text('{"id": 3, "at": 3}\n')
+    for again in (" --resume-from table", ""):
+        run(f"{there} {capture}{again}")
+    rows = run(f"{there} query 'select id, at, more from shop.moves order by id' --json").splitlines()
+    assert [tuple(json.loads(row).values()) for row in rows] == [(1, 1, None), (2, 2, True), (3, 3, None)]
+    assert json.loads(run(f"{there} verify in --table shop.moves --json"))["ok"]
+    assert "there is a table shop.moves in s3://lake/tables already" in run(relocate)
+    assert len(run("--lake laptop query 'select id from shop.moves' --json").splitlines()) == 2
+    no_secrets(lakehouse)
+
+
 def test_a_jdbc_catalog_beside_the_store(lakehouse: Lakehouse, shell: Shell, tmp_path: Path) -> None:
     settings = JDBC.format(folder=tmp_path, endpoint=lakehouse.s3.endpoint)
     (tmp_path / "driftline.toml").write_text(settings)

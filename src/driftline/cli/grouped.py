@@ -57,7 +57,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("",),
     "clean": ("--dry-run",),
     "drop": ("shop.orders --dry-run", "shop.orders --purge --yes"),
-    "relocate": ("--dry-run", "--yes"),
+    "relocate": ("--dry-run", "--yes", "shop.orders --to s3://bucket/lake --yes"),
     "demo": ("", "--files ."),
     "json-schema": ("ingest", "contract check"),
 }

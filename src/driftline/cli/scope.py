@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from driftline.core.schema.naming import QUARANTINE, caseless, nearest
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
-from driftline.formats.open import EmbeddedLake, located, relocate
+from driftline.formats.open import EmbeddedLake, located, relocate, relocate_table
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
@@ -41,16 +41,17 @@ T = TypeVar("T")
 
 @dataclass
 class Invocation:
-    """One run of the command line. ``lake`` and ``file`` are flags."""
+    """One run of the command line. ``lake`` and ``file`` are flags; ``env`` is the environment."""
 
     lake: str | None = None
     file: Path | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     interrupt: Interrupt = field(default_factory=Interrupt)
 
     @cached_property
     def config(self) -> config.Config:
         """The settings, of the file and the flags."""
-        loaded = config.load(self.lake, self.file)
+        loaded = config.load(self.lake, self.file, self.env)
         for kind, options in loaded.stores.items():
             configure(kind, options)
         if loaded.uri is None or loaded.ducklake is not None:
@@ -151,10 +152,22 @@ class Invocation:
         durable = configured.durable
         return None if folder is None else EmbeddedLake(folder, configured.ducklake, durable=durable)
 
-    def relocate(self, *, dry_run: bool) -> Relocation:
-        """Relocate the lake, as `Lake.relocate` does. Raises UsageError if there is none, too."""
+    def relocate(self, progress: Progress, table: str | None, to: str | None, *, dry_run: bool) -> Relocation:
+        """Relocate the lake, or copy a ``table`` to another, as `Lake.relocate` does. ``to``: as `--lake` and
+        `--config` name one. Raises UsageError if there is no lake, too.
+        """
         self._must_exist()
-        return relocate(self._embedded, dry_run=dry_run)
+        if table is None or to is None:
+            progress.phase("relocating")
+            return relocate(self._embedded, dry_run=dry_run)
+        self._must_have(table)
+        other = replace(self, lake=to)
+        if Path(to).suffix == ".toml":  # the lake that it names, whatever the environment does
+            env = {name: value for name, value in self.env.items() if name != "DRIFTLINE_LAKE"}
+            other = replace(self, lake=None, file=Path(to), env=env)
+        lake = other.open(progress, writes=True)
+        progress.phase(f"copying {table}")
+        return relocate_table(self._embedded, table, lake.format, dry_run=dry_run)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""

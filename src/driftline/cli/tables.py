@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
-from driftline.cli.options import Json
-from driftline.config import FILE
+from driftline.cli import grouped
+from driftline.cli.options import Json, named
+from driftline.config import FILE, redacted
 from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from driftline.cli.scope import Invocation
     from driftline.core.settings.declarations import Setting
+    from driftline.formats.home import Relocation
     from driftline.stats import Stats
 
 
@@ -201,35 +203,61 @@ def _about(setting: Setting) -> list[str]:
 
 def relocate(
     context: typer.Context,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAMESPACE.TABLE]",
+            callback=named,
+            help="The table to copy with --to; without it, the lake is made whole.",
+            show_default=False,
+            autocompletion=grouped.tables,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="LAKE", help="The table's new lake: a folder, URI or driftline.toml."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would be done; write nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a moved lake whole at its new place, or a copy a lake of its own."""
+    """Make a moved lake whole, or a copy a lake of its own; or copy a table to another lake."""
     from driftline.cli.terminal import Progress, put, show
 
-    if not (dry_run or yes):
+    if (table is None) != (to is None):
         raise UsageError(
-            "relocate writes the paths in the lake's metadata anew",
-            hint="--dry-run tells what it would do, --yes does it",
+            "a table is relocated to another lake", "give both: driftline relocate NAMESPACE.TABLE --to LAKE"
         )
+    if not (dry_run or yes):
+        work = (
+            "writes the paths in the lake's metadata anew" if to is None else f"copies the files of {table}"
+        )
+        raise UsageError(f"relocate {work}", hint="--dry-run tells what it would do, --yes does it")
     with Progress() as progress:
-        progress.phase("relocating")
-        relocation = context.obj.relocate(dry_run=dry_run)
+        relocation = context.obj.relocate(progress, table, to, dry_run=dry_run)
     if json:
         put(relocation.to_dict())
-        return
-    origin = "a copy of the lake at" if relocation.is_copy else "moved from"
+    else:
+        show(_relocated(relocation, None if to is None else redacted(to)))
+
+
+def _relocated(relocation: Relocation, to: str | None) -> list[str]:
+    """The report; ``to``: the lake that got a table, None if a whole lake was relocated."""
+    from driftline.cli.terminal import human
+
     tables = counted(len(relocation.tables), "table")
     files = counted(relocation.files, "metadata file")
-    effect = "is now whole here" if not relocation.is_copy else "is now a lake of its own"
-    show(
-        [
-            f"{origin} {relocation.home}",
-            *(f"  {name}" for name in relocation.tables),
-            f"{tables}, {files} {'written' if relocation.is_done else 'to write'} anew: "
-            + (effect if relocation.is_done else "dry run, nothing is written"),
-        ]
-    )
+    work = f"{files} {'written' if relocation.is_done else 'to write'} anew"
+    if to is not None:
+        copied = f"{counted(relocation.copied, 'file')} {'copied' if relocation.is_done else 'to copy'}"
+        origin = f"from {relocation.home} to {to}"
+        work = f"{copied}, {human(relocation.bytes)}; {work}"
+        effect = f"is now there, and stays in {relocation.home} until you drop it"
+    elif relocation.is_copy:
+        origin, effect = f"a copy of the lake at {relocation.home}", "is now a lake of its own"
+    else:
+        origin, effect = f"moved from {relocation.home}", "is now whole here"
+    done = effect if relocation.is_done else "dry run, nothing is written"
+    return [origin, *(f"  {name}" for name in relocation.tables), f"{tables}, {work}: {done}"]

@@ -58,10 +58,11 @@ class DisplacedLake:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """The move of a lake's paths to its place.
+    """The move of a lake's paths to its place, or of a copy of one table's to another lake.
 
-    ``lake``: its folder; ``home``: where it was made; ``files``: the number of metadata files that are
-    written anew; ``is_done`` False: it was a dry run.
+    ``lake``: its folder, or what the other lake's catalog calls itself; ``home``: where it was made, or the
+    lake that the table was copied from; ``files``: the number of metadata files that are written anew;
+    ``copied``: the number of files copied as they are, ``bytes`` in all; ``is_done`` False: it was a dry run.
     """
 
     lake: str
@@ -70,6 +71,8 @@ class Relocation:
     tables: tuple[str, ...]
     files: int
     is_done: bool
+    copied: int = 0
+    bytes: int = 0
 
     def to_dict(self) -> RelocationJson:
         """The form that JSON output has."""
@@ -84,6 +87,8 @@ class RelocationJson(TypedDict):
     copy: bool
     tables: list[str]
     files: int
+    copied: int
+    bytes: int
     done: bool
 
 

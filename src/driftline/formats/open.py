@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from driftline.core.schema.naming import VIEW_SUFFIX
-from driftline.errors import NeedsSpark, UsageError
+from driftline.errors import NeedsSpark, UsageError, no_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -177,6 +177,29 @@ def relocate(lake: EmbeddedLake | None, *, dry_run: bool) -> Relocation:
     from driftline.formats.iceberg import relocating as iceberg_lakes
 
     return iceberg_lakes.relocate(Path(lake.folder), elsewhere, dry_run=dry_run)
+
+
+def relocate_table(lake: EmbeddedLake | None, table: str, to: Catalog, *, dry_run: bool) -> Relocation:
+    """Copy a table of a lake in a folder into the catalog of another lake. ``dry_run``: write nothing.
+
+    Raises UsageError where that is not possible, as for a DuckLake; else as `IcebergCatalog.adopt`.
+    """
+    from driftline.formats.iceberg.catalog import IcebergCatalog
+
+    if lake is None:
+        raise UsageError(
+            f"only a table of a lake in a folder can be relocated, and {table} is in a catalog of its own",
+            "Iceberg's rewrite_table_path and register_table copy a table between such catalogs",
+        )
+    if lake.ducklake is not None or not isinstance(to, IcebergCatalog):
+        raise UsageError(
+            "a DuckLake has the history of all its tables in one catalog, so none is relocated alone",
+            "copy the whole lake, its catalog and its files, and relocate the copy: see docs/backup.md",
+        )
+    lake.check_open(writes=True)
+    if not lake.exists():
+        raise no_table(table)
+    return to.adopt((Path(lake.folder), CATALOG), table, dry_run=dry_run)
 
 
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:

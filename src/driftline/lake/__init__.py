@@ -15,10 +15,10 @@ from weakref import WeakSet
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.config import catalog_in, is_durable
 from driftline.core.schema.naming import QUARANTINE
-from driftline.errors import NeedsSpark
+from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, Orphan
-from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate
+from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate, relocate_table
 from driftline.ingest.batch import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
@@ -262,19 +262,31 @@ class Lake(Shown):
         with query_errors():
             return self.format.sql(query)
 
-    def relocate(self, *, dry_run: bool = False) -> Relocation:
-        """Make a moved lake whole at its new place, or a copy a lake of its own. Does not start Spark.
+    def relocate(
+        self, table: str | None = None, *, to: Lake | None = None, dry_run: bool = False
+    ) -> Relocation:
+        """Make a moved lake whole at its new place, or a copy a lake of its own; or copy a table to another
+        lake.
 
         The paths in metadata are written anew; data files stay as they are. A run that was broken off is
-        repeated.
+        repeated. A table is copied with its quarantine, snapshots, settings, history and tokens, and stays
+        in this lake, too.
 
         Args:
+            table: The table, ``namespace.table``; without it, the whole lake at its place, without Spark.
+            to: The Iceberg lake that gets the table, in its folder or in another catalog.
             dry_run: Tell what would be done; write nothing.
 
         Raises:
-            UsageError: The lake is where it was made, or its catalog is not in its folder.
-            DataError: The lake lacks a file that its tables name.
+            UsageError: The lake is where it was made, or its catalog is not in its folder; there is no such
+                table, or there is one in the other lake.
+            DataError: The lake lacks a file that its tables name, or others write to the table meanwhile.
+            SetupError: The other lake cannot be written to.
         """
+        if table is not None and to is not None:
+            return relocate_table(self.embedded, table, to.format, dry_run=dry_run)
+        if table is not None or to is not None:
+            raise UsageError("a table is relocated to another lake", "give both: the table, and to")
         return relocate(self.embedded, dry_run=dry_run)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:

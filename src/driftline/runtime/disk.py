@@ -83,6 +83,17 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, modified: int
         sync([folder], within=known)
 
 
+def copy_file(source: Path, path: Path) -> None:
+    """Copy a file whole, in place of what is there; nothing is synced. Raises SetupError."""
+    draft = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, draft)
+        draft.replace(path)
+    except OSError as error:
+        raise SetupError(f"{source} cannot be copied to {path}: {error.strerror}") from error
+
+
 def flush(file: int) -> None:
     """Sync an open file, by its descriptor."""
     if _FULL is not None:

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.config import DURABILITY
 from driftline.core.history.entries import LEDGER
 from driftline.core.schema.naming import QUARANTINE
-from driftline.errors import DataError, DriftlineError, UsageError, no_table
-from driftline.formats.iceberg.commit import SyncedCommit
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
+from driftline.formats.home import Relocation
+from driftline.formats.iceberg.commit import SyncedCommit, is_durable
 from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
-from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.gateway import items, java_errors, short
 from driftline.formats.iceberg.handle import IcebergHandle
-from driftline.formats.iceberg.offline import located
+from driftline.formats.iceberg.offline import OfflineIcebergTable, located
 from driftline.formats.iceberg.reader import WRITTEN_LEDGER, metadata_table, place
-from driftline.formats.iceberg.relocating import CATALOG, displaced_lake
+from driftline.formats.iceberg.relocating import CATALOG, TableCopy, displaced_lake
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, DroppedTables, Orphan
 from driftline.formats.leftovers import bare, listed
-from driftline.runtime.disk import Bounds, delete_by_file_io, delete_by_hadoop, on_disk, sync
+from driftline.runtime.disk import (
+    Bounds,
+    copy_file,
+    delete_by_file_io,
+    delete_by_hadoop,
+    on_disk,
+    replace_file,
+    sync,
+)
+from driftline.runtime.failure import ASK_DOCTOR
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import embedded_lake
 from driftline.runtime.spark_version import java_type
@@ -37,9 +48,13 @@ from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED, WRITTEN
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.home import DisplacedLake
+
+_AT_ONCE = 8  # files that are copied side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +178,68 @@ class IcebergCatalog:
                     hint="drop it without --purge",
                 )
 
+    def adopt(self, lake: tuple[Path, str], name: str, *, dry_run: bool) -> Relocation:
+        """Copy a table of an embedded lake, its folder and its catalog's name, into this catalog, and its
+        quarantine, with all that their metadata know. ``dry_run``: write nothing.
+
+        The quarantine is registered first, so that there is no table without its rejects. Raises UsageError
+        if there is no such table, or one here; DataError if it lacks a file, or others write to it meanwhile.
+        """
+        self.check_writable()
+        sources = self._sources(lake, name)
+        copies = [self._copied(source, dry_run=dry_run) for source in sources]
+        for source in sources:
+            if located(*lake, source.name) != source.load().version:
+                raise DataError(
+                    f"{source.name} has changed while it was copied: nothing was registered",
+                    "stop what writes to it, and run it again: only what is new is copied then",
+                )
+        for source, (copy, registration) in zip(sources, copies, strict=True):
+            if registration is not None:
+                registration.register(copy.now(source.load().version))
+        return Relocation(
+            self.folder or self.name,
+            str(lake[0]),
+            is_copy=True,
+            tables=tuple(sorted(source.name for source in sources)),
+            files=sum(len(copy.files) for copy, _ in copies),
+            is_done=not dry_run,
+            copied=sum(len(copy.copied) for copy, _ in copies),
+            bytes=sum(file.stat().st_size for copy, _ in copies for file in copy.copied.values()),
+        )
+
+    def _copied(self, source: OfflineIcebergTable, *, dry_run: bool) -> tuple[TableCopy, Registration | None]:
+        """Copy a table's files to where this catalog has such a table; None: it is a ``dry_run``."""
+        log = (version["metadata-file"] for version in source.metadata.get("metadata-log", ()))
+        versions = {path.rpartition("/")[2] for path in (*log, source.load().version)}
+        registration = None if dry_run else Registration(self.table(source.name), versions)
+        place, put = ("", None) if registration is None else (registration.location, registration.put)
+        copy = TableCopy(source.name, source.metadata, place, put)
+        copy.table(source.load().version)
+        if registration is not None:
+            registration.copy(copy.copied)
+        return copy, registration
+
+    def _sources(self, lake: tuple[Path, str], name: str) -> list[OfflineIcebergTable]:
+        """The table and its quarantine, as far as the lake has them and this catalog does not."""
+        names = [part for part in (f"{name}{QUARANTINE}", name) if located(*lake, part) is not None]
+        if not names:
+            raise no_table(name)
+        out: list[OfflineIcebergTable] = []
+        for part in names:
+            source, present = OfflineIcebergTable.of(*lake, part), self._handle(part).java()
+            if source is None:
+                raise DataError(f"the metadata of {part} cannot be read on this machine")
+            if present is None:
+                out.append(source)
+            # A quarantine that is there as it is here was registered by a run that was broken off.
+            elif part == names[-1] or not _is_copy(present, source):
+                raise UsageError(
+                    f"there is a table {part} in {self.folder or self.name} already, which nothing replaces",
+                    "drop it there, or rename one of the two: driftline alter 'alter table … rename to …'",
+                )
+        return out
+
     def check_writable(self) -> None:
         """Raise UsageError if the lake is a copy of another, or was moved."""
         if (elsewhere := self._displaced()) is not None:
@@ -198,6 +275,99 @@ class IcebergCatalog:
                 if error is not None:
                     return error
         return None
+
+
+class Registration:
+    """The place at which a catalog would make a ``table``, for the files of one that it takes as it is.
+
+    Nobody sees them before `register`. ``versions``: the names of that one's metadata files. Raises
+    DataError if those of another are there, SetupError if there cannot be such a place.
+    """
+
+    def __init__(self, table: IcebergTable, versions: Collection[str]) -> None:
+        self._table = table
+        staged = table.staged()
+        self.location, self._io = str(staged.location()).rstrip("/"), staged.io()
+        self._present = self._listed()
+        self._written: list[str] = []
+        # A table that was renamed keeps its folder, and two in one would take each other's files for litter.
+        for path in (path for path in self._present if path.endswith(".metadata.json")):
+            if path.rpartition("/")[2] not in versions:
+                raise DataError(
+                    f"{table.name} would lie in {self.location}, where {path} is of another table",
+                    "use another name for the table, or empty that folder if nothing needs it",
+                )
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file, in place of one that an attempt before has left. Raises SetupError."""
+        self._written.append(path)
+        if (file := on_disk(path)) is not None:
+            replace_file(file, content, durable=False)
+        else:
+            self._by_file_io(path, lambda stream: stream.write(content))
+
+    def copy(self, files: Mapping[str, Path]) -> None:
+        """Copy files of this machine, by their paths there, unless they are there. Raises SetupError."""
+        sizes = {path: file.stat().st_size for path, file in files.items()}
+        waiting = [path for path, size in sizes.items() if self._present.get(bare(path)) != size]
+        self._written += files
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            try:
+                for task in [pool.submit(self._copy, files[path], path) for path in waiting]:
+                    task.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _copy(self, source: Path, path: str) -> None:
+        if (file := on_disk(path)) is not None:
+            copy_file(source, file)
+            return
+        # Java reads and writes by itself: bytes that pass through py4j cost four times as much.
+        place = java_type(self._table.handle.jvm, "java.io.File")(str(source)).toPath()
+        files = java_type(self._table.handle.jvm, "java.nio.file.Files")
+        self._by_file_io(path, lambda stream: files.copy(place, stream))
+
+    def _by_file_io(self, path: str, write: Callable[[Any], object]) -> None:
+        try:
+            with java_errors():
+                stream = self._io.newOutputFile(path).createOrOverwrite()
+                write(stream)
+                stream.close()
+        except Py4JJavaError as error:
+            raise SetupError(f"{path} cannot be written: {short(error)}", ASK_DOCTOR) from error
+
+    def _listed(self) -> dict[str, int]:
+        """The sizes of the files that are there, by their bare paths; none where the FileIO cannot tell."""
+        try:
+            with java_errors():
+                files = items(self._io.listPrefix(f"{self.location}/"))
+        except Py4JError:  # no such folder yet, or it lists none
+            return {}
+        return {bare(str(file.location())): int(file.size()) for file in files}
+
+    def register(self, metadata: str) -> None:
+        """Have the catalog register the table with this metadata file. Raises SetupError, DataError."""
+        table = self._table
+        if is_durable(table.handle.jvm, self._io):
+            sync(filter(None, map(on_disk, self._written)), table.handle.lake)
+        try:
+            with java_errors():
+                table.handle.java_catalog.registerTable(table.handle.identifier, metadata)
+        except Py4JJavaError as error:
+            raise SetupError(
+                f"the catalog does not register {table.name} with {metadata}: {short(error)}",
+                "once the cause is gone, run it again: what is copied already stays",
+            ) from error
+        if table.handle.lake is not None and is_durable(table.handle.jvm, self._io):
+            sync([table.handle.lake / CATALOG], table.handle.lake)
+
+
+def _is_copy(java: Any, source: OfflineIcebergTable) -> bool:
+    """True if a Java table is the ``source`` in its present state, at another place."""
+    current = java.operations().current()
+    names = (str(current.metadataFileLocation()), source.load().version)
+    return str(current.uuid()) == source.load().uuid and len({name.rpartition("/")[2] for name in names}) == 1
 
 
 def clean(

@@ -1,8 +1,9 @@
-"""Relocates an embedded lake whose tables name files at another place.
+"""Relocates an embedded lake whose tables name files at another place, and copies a table to another lake.
 
 Iceberg's metadata has absolute paths. Files with such paths (metadata, manifest lists, manifests, position
 deletes) are rewritten next to the old ones, under names that follow from these. Then one transaction of the
-catalog switches to them. Until then the lake is as it was, and a second run writes the same files again.
+catalog switches to them. Until then the lake is as it was, and a second run writes the same files again. A
+copy in another lake has the names of before, and is seen once that lake's catalog has registered it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from urllib.parse import quote
 import fastavro
 import pyarrow.parquet as pq
 
+from driftline.core.history.entries import LEDGER
 from driftline.errors import DataError
 from driftline.formats.home import DisplacedLake, Home, Relocation, displaced, is_same
 from driftline.formats.iceberg.manifests import local_path
@@ -228,7 +230,7 @@ class PathRewriter:
             if "manifest-list" in snapshot:
                 self._manifest_list(snapshot["manifest-list"])
         for version in metadata.get("metadata-log", ()):
-            if local_path(self.moved(version["metadata-file"])).is_file():  # else it was cleaned away
+            if self._place(version["metadata-file"]).is_file():  # else it was cleaned away
                 self.metadata_file(version["metadata-file"])
         self.metadata_file(location)
 
@@ -285,11 +287,14 @@ class PathRewriter:
         if file.get("referenced_data_file") is not None:
             out["referenced_data_file"] = self.now(file["referenced_data_file"])
         for name in ("lower_bounds", "upper_bounds"):
+            bounds = file.get(name) or ()
             out[name] = [
                 {**bound, "value": self.now(bound["value"].decode()).encode()}
                 if bound["key"] == ICEBERG_IDS[0]
                 else bound
-                for bound in file.get(name) or ()
+                for bound in bounds
+                # A path cut short within the old folder bounds no path in the new one.
+                if bound["key"] != ICEBERG_IDS[0] or len(bound["value"]) > len(self._old.encode())
             ] or None
         return out
 
@@ -334,13 +339,18 @@ class PathRewriter:
             ) from error
 
     def _write(self, path: str, content: bytes) -> None:
-        """Write the successor of a file next to it."""
-        place = self.moved(path)
-        folder, _, name = place.rpartition("/")
-        target = f"{folder}/{self._successor(name)}"
+        target = self._target(path)
         if not self._dry_run:
-            replace_file(local_path(target), content, durable=False)
+            self._put(target, content)
         self.files[path], self._sizes[path] = target, len(content)
+
+    def _put(self, target: str, content: bytes) -> None:
+        replace_file(local_path(target), content, durable=False)
+
+    def _target(self, path: str) -> str:
+        """The path of a file's successor, next to it."""
+        folder, _, name = self.moved(path).rpartition("/")
+        return f"{folder}/{self._successor(name)}"
 
     def _successor(self, name: str) -> str:
         """Name the successor of a file: its ids are new, the form is the same."""
@@ -363,6 +373,82 @@ def _missing(path: str) -> DataError:
         f"{path} is missing, and a table of the lake names it; nothing was changed",
         "copy the file from the lake that this is a copy of, or from a backup, and relocate again",
     )
+
+
+_FOLDERS = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+
+class TableCopy(PathRewriter):
+    """Copies a table of an embedded lake to another ``location``: metadata with the paths that files have
+    there, and other files as they are.
+
+    ``copied``: the files that are copied as they are, by their paths there. ``put``: writes a file there;
+    None: it is a dry run.
+    """
+
+    def __init__(
+        self, name: str, metadata: Mapping[str, Any], location: str, put: Callable[[str, bytes], None] | None
+    ) -> None:
+        folder = _SCHEME.sub("", metadata["location"]).rstrip("/")
+        super().__init__(folder, location.rstrip("/"), dry_run=put is None)
+        self.copied: dict[str, Path] = {}
+        self._name, self._metadata, self._write_file = name, metadata, put
+
+    def moved(self, path: str) -> str:
+        """The path that a file will have, if it lies in the table's folder."""
+        place = _SCHEME.sub("", path)
+        if place != self._old and not place.startswith(f"{self._old}/"):
+            return path
+        return f"{self._new}{place[len(self._old) :]}"
+
+    def table(self, location: str) -> None:
+        """Write the metadata of the table, and find all files that it names.
+
+        Raises DataError where one is missing or lies outside the table's folder.
+        """
+        properties = self._metadata.get("properties", {})
+        for key in (key for key in _FOLDERS if key in properties):
+            if self.moved(properties[key]) == properties[key]:
+                raise self._outside(f"{key} = {properties[key]}")
+        for kind in ("statistics", "partition-statistics"):
+            for statistics in self._metadata.get(kind, ()):
+                self._must_be_there(statistics["statistics-path"])
+        ledger = properties.get(LEDGER)
+        if ledger is not None and self._place(ledger).is_file():  # else the table begins another
+            self._must_be_there(ledger)
+        super().table(location)
+        for path in self.files.values():
+            self.copied.pop(path, None)
+
+    def _must_be_there(self, path: str) -> None:
+        place = self._place(path)
+        if not place.is_file():
+            raise _missing(str(place))
+        self.copied[self.moved(path)] = place
+
+    def _place(self, path: str) -> Path:
+        """The place where a file lies now. Raises DataError for one outside the table's folder."""
+        if self.moved(path) == path:
+            raise self._outside(path)
+        return local_path(path)
+
+    def _target(self, path: str) -> str:
+        return self.moved(path)
+
+    def _put(self, target: str, content: bytes) -> None:
+        assert self._write_file is not None
+        self._write_file(target, content)
+
+    def _outside(self, path: str) -> DataError:
+        return DataError(
+            f"{self._name}: {path} lies outside {self._old}, the table's folder, which alone is copied",
+            "unset such a property, bring the files in by Iceberg's rewrite_data_files, and expire the snapshots before",
+        )
 
 
 def _avro_with(content: bytes, change: Callable[[Record], Record]) -> bytes:

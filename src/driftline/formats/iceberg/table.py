@@ -312,6 +312,15 @@ class IcebergTable(CatalogTable):
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
 
+    def staged(self) -> Any:
+        """Iceberg's own table as the catalog would make it, without columns: with its location and FileIO."""
+        self._make_namespace()
+        try:
+            with java_errors():
+                return self._made(self.blank).table()
+        except Py4JJavaError as error:
+            raise failure(error, self.name) from error
+
     def _made(self, definition: Definition) -> Any:
         """Begin a Java transaction that creates the table, and check its location."""
         schema = java_schema(self.handle.jvm, definition.schema)
