@@ -586,3 +586,52 @@ def test_a_capture_goes_on_in_another_lake(spark: SparkSession, tmp_path: Path) 
             other.table(table.name).capture(str(source), name="c", **more).awaitTermination(120)
             assert sorted(row.id for row in other.table(table.name).read().collect()) == [0, 1, 2]
         assert sorted(row.id for row in table.read().collect()) == [0, 1]
+
+
+# -- catalogs on servers, which record no home
+
+
+def of_a_server(folder: Path, database: str) -> Lake:
+    """A lake in a catalog that no folder has, as one on a server: here a file that stands for its database."""
+    properties = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{folder}/{database}.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": f"{folder}/warehouse",
+    }
+    return Lake.open(folder / "unused", properties=properties)
+
+
+@pytest.mark.iceberg_only("a DuckLake's catalog on a server is asked for its own files")
+def test_files_outside_the_location_of_a_servers_table_stay(spark: SparkSession, tmp_path: Path) -> None:
+    lake, away = of_a_server(tmp_path, "server"), tmp_path / "away"
+    lake.sql("create namespace lake.s")
+    lake.sql(f"create table lake.s.t (id bigint) using iceberg tblproperties ('write.data.path' = '{away}')")
+    ingest(lake, tmp_path, 1)
+    (data,) = away.rglob("*.parquet")
+    inside, outside = (
+        folder / f"{'f' * 32}-00000-0-00001.parquet" for folder in (tmp_path / "warehouse/s/t/data", away)
+    )
+    for path in (inside, outside):
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(data, path)
+    assert [file.path for file in lake.clean(0)] == [f"file:{inside}"]
+    assert outside.exists()
+    assert ids(lake) == [1]
+
+
+@pytest.mark.iceberg_only("a DuckLake's files have no metadata that is later than its catalog")
+def test_clean_by_a_restored_catalog_of_a_server_leaves_the_newer_files_of_the_table(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dump of the database is restored beside the original, which goes on."""
+    lake = of_a_server(tmp_path, "server")
+    ingest(lake, tmp_path, 1)
+    shutil.copy(tmp_path / "server.db", tmp_path / "restored.db")
+    ingest(lake, tmp_path, 2)
+    before = files(tmp_path / "warehouse")
+    assert of_a_server(tmp_path, "restored").clean(0) == []
+    assert "is later than the catalog's metadata, so its files are left alone" in caplog.text
+    assert files(tmp_path / "warehouse") == before
+    assert ids(lake) == [1, 2]
+    assert lake.clean(0) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
     from driftline.formats.home import DisplacedLake
 
 _AT_ONCE = 8  # files that are copied side by side
+
+
+_NUMBERED = re.compile(r"/v?(\d+)[-.][^/]*metadata\.json$")  # a metadata file, by its version
+_LOG = logging.getLogger("driftline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,15 +386,16 @@ def clean(
     """Delete the files that no snapshot has, last changed over ``older_than`` seconds ago; returns them.
 
     ``warehouse``: the catalog's folder, if it names one; ``handles``: of all tables of the catalog. Folders
-    of a table's files that lie outside its `bounds` are left alone.
+    of a table's files that lie outside its `bounds`, and those of a table that is behind, are left alone.
     """
     before = time.time() - older_than
     loaded = ((handle, handle.java()) for handle in handles)
     tables = {handle: table for handle, table in loaded if table is not None}
-    owners: dict[str, list[IcebergHandle]] = {}
+    owners = _owners(tables)
     for handle, table in tables.items():
-        for folder in _folders(table):
-            owners.setdefault(folder, []).append(handle)
+        if handle.lake is None and _is_behind(handle, table):
+            for folder in _folders(table):
+                owners.pop(folder, None)
     by_path: dict[str, Orphan] = {}
     stores: dict[str, Any] = {}  # the FileIO of what lies in one
     limits: dict[str, Bounds] = {}
@@ -440,6 +446,40 @@ def _purge(spark: SparkSession, java: Any, files: Iterable[Orphan]) -> None:
             delete_by_file_io(java.io(), file.path, Bounds((location,)))
         else:
             delete_by_hadoop(spark, file.path, parent, empty_folders=True)
+
+
+def _owners(tables: Mapping[IcebergHandle, Any]) -> dict[str, list[IcebergHandle]]:
+    """The tables whose files may lie in each folder."""
+    owners: dict[str, list[IcebergHandle]] = {}
+    for handle, table in tables.items():
+        for folder in _folders(table):
+            owners.setdefault(folder, []).append(handle)
+    return owners
+
+
+# A server's catalog can be restored, or copied beside the original, and its address tells neither.
+def _is_behind(handle: IcebergHandle, table: Any) -> bool:
+    """True if a Java table's folder has later metadata than its catalog, which may name what looks unused."""
+    current = str(table.operations().current().metadataFileLocation())
+    folder, version, now = current.rpartition("/")[0], _version(current), time.time()
+    files = (
+        listed_orphans(table, folder, now) if in_store(table, folder) else listed(handle.spark, folder, now)
+    )
+    later = next((file.path for file in files if _version(file.path) > version >= 0), None)
+    if later is not None:
+        _LOG.warning(
+            "%s: %s is later than the catalog's metadata, so its files are left alone: another catalog has the "
+            "table too, or this one was restored; if neither is so, delete that file",
+            handle.name,
+            later,
+        )
+    return later is not None
+
+
+def _version(path: str) -> int:
+    """The version in the name of a metadata file; -1 for any other file."""
+    match = _NUMBERED.search(path)
+    return -1 if match is None else int(match[1])
 
 
 def _sync(tables: Mapping[IcebergHandle, Any]) -> None:
