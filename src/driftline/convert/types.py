@@ -120,6 +120,8 @@ def arrow_type(type_: Type) -> pa.DataType:
     Raises KeyError for a type that nothing converts to.
     """
     match type_:
+        case Primitive(name) if name in _PLAIN:
+            return _PLAIN[name]
         case Struct(fields):
             return pa.struct([arrow_field(f) for f in fields])
         case List(element, element_id, required):
@@ -137,10 +139,8 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.null()
         case Primitive(name) if name in _OF_DUCKDB:
             return _OF_DUCKDB[name]
-        case Primitive(name) if name in _READ_ONLY:
+        case Primitive(name):
             return _READ_ONLY[name]
-        case _:
-            return _PLAIN[type_.name]
 
 
 DEEPEST = 100  # levels of lists, maps and structs: tasks are sent what describes them

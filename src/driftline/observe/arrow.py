@@ -32,6 +32,7 @@ from driftline.core.values import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally, sample
 
+_FEW = 32  # values that Python looks at sooner than Arrow, whose every call takes as long as a few of them
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
@@ -56,10 +57,11 @@ class ArrowObserver:
     def feed(self, batch: pa.RecordBatch) -> None:
         """Observe rows with the columns of the struct."""
         self._records += batch.num_rows
-        for f, column in zip(self._struct.fields, batch.columns, strict=True):
+        columns = batch.columns
+        for f, column in zip(self._struct.fields, columns, strict=True):
             if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count
-        _mark_record(batch.columns, self._struct, self._shape, self._expected)
+        _mark_record(columns, self._struct, self._shape, self._expected)
 
     def result(self) -> Observation:
         """Return the observation so far."""
@@ -141,7 +143,8 @@ def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
 def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: ExpectedField) -> None:
     leaf_type = peel(type_)[1]
     # Marks are about values: the lists around them are in the facet already.
-    leaves = flattened(values).drop_null()
+    leaves = flattened(values)
+    leaves = leaves.drop_null() if leaves.null_count else leaves
     if not len(leaves):
         return
     facet = facet_of(type_)
@@ -172,7 +175,7 @@ def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
         profile.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
         case "int" | "long":
-            low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
+            low, high = _bounds(leaves)
             profile.wide = profile.wide or low < -EXACT or high > EXACT
             # Up to 2**24 a float holds every integer, so most columns are not looked at value by value.
             profile.lossy = profile.lossy or (max(-low, high) > 2**24 and not _all_single(leaves))
@@ -182,14 +185,24 @@ def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
             micros = _micros(leaves, type_)
             profile.far = profile.far or bool((micros < _NEAR[0]).any() or (micros > _NEAR[1]).any())
             # Microseconds first: a value with these digits needs six, whatever the others need.
-            for digits, finer in ((6, 1_000), (3, 1_000_000)):
+            for digits, finer in ((6, 1_000), (3, 1_000_000)) if type_.name != "date" else ():
                 if profile.fraction < digits and bool((micros % finer != 0).any()):
                     profile.fraction = digits
 
 
+def _bounds(numbers: pa.Array) -> tuple[int, int]:
+    if len(numbers) <= _FEW:
+        values = numbers.to_pylist()
+        return min(values), max(values)
+    low, high = (bound.as_py() for bound in pc.min_max(numbers).values())
+    return low, high
+
+
 def _text(leaf: pa.Array, type_: Primitive) -> str:
     """Return an array's only value, as a text column would hold it."""
-    # The kernel makes a dozen calls for a double, which is most of the time where there are many columns.
+    # A kernel makes up to a dozen calls, which is most of the time where there are many columns.
+    if type_.name in ("int", "long"):
+        return str(leaf[0].as_py())
     number = leaf[0].as_py() if type_ == DOUBLE else 0.0
     if _PLAIN[0] <= abs(number) < _PLAIN[1]:
         return str(int(number)) if number.is_integer() else repr(number)

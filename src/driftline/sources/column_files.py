@@ -11,6 +11,7 @@ from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.core.settings.table import Settings
+from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
 from driftline.readers.columnar.parquet import (
@@ -116,6 +117,7 @@ class ColumnScan(_PartScan):
             small=conversion is None,
         )
 
+    @gc_paused()
     def _guess(self, last: Observation | None) -> Observed | None:
         """Observe the first rows of each reader.
 

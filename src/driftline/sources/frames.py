@@ -24,6 +24,7 @@ from driftline.readers.columnar.rows import (
     OpenRows,
     Rows,
     RowsObserver,
+    declared,
     has_required,
     read_checked,
     together,
@@ -171,12 +172,16 @@ class FrameScan(BatchScan):
         return Observed(
             self,
             merge_observations(
-                together(
-                    [one for at, one in seen if at == number], core_struct(frame.schema), label, self.terms
-                )
-                for number, (label, frame) in enumerate(self.frames)
+                self._of_frame(number, [observation for at, observation in seen if at == number])
+                for number in range(len(self.frames))
             ),
         )
+
+    def _of_frame(self, number: int, parts: Sequence[Observation]) -> Observation:
+        """Merge the observations of a frame's tasks, which know its columns as Arrow has them."""
+        label, frame = self.frames[number]
+        struct = core_struct(frame.schema)
+        return together([declared(struct, label, self.terms), *parts], struct, label, self.terms)
 
 
 @dataclass(frozen=True, slots=True)

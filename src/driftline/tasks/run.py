@@ -17,7 +17,7 @@ import pyarrow as pa
 from driftline.convert.spark import as_spark, from_spark
 from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
-from driftline.core.support import deep_recursion
+from driftline.core.support import deep_recursion, gc_paused
 from driftline.errors import DriftlineError
 from driftline.runtime.daemon import lighten_worker
 from driftline.runtime.spark_conf import runs_here
@@ -411,6 +411,7 @@ def _frame_task(
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
 
+@gc_paused()
 def _in_this_process(task: Callable[[int], T]) -> T:
     """Run the only task in this process, and report errors like a Spark task."""
     from pyspark.errors import PythonException

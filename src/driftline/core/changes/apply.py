@@ -218,7 +218,7 @@ class SchemaDraft:
             child = inside[step]
             changed[id(child)] = replace(child, type=self._with(child.type, below, (*path, step)))
         if isinstance(type_, Struct):
-            return Struct(tuple(changed.get(id(f), f) for f in type_.fields))
+            return Struct(tuple(changed.get(id(f), f) for f in type_.fields)) if changed else type_
         for child in changed.values():
             type_ = with_child(type_, child.name, child)
         return type_

@@ -41,6 +41,7 @@ MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only
 OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
 RECORD_LIMIT = 4000  # characters
 STATEMENT = 1000
+_SHORTEST = len('["","","",""],')  # characters of a rule in a record, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +80,24 @@ def of_batch(
 
     Samples are data, so they are left out. ``counts``: of changes by key.
     """
-    rules = [
-        Rule(
-            dotted(c.path),
-            c.reason.rule,
-            dotted(c.reason.field) if c.reason.field and c.reason.field != c.path else "",
-            str(c.reason.place or ""),
-        )
-        for c in changes
-        if not (isinstance(c, AddColumn) and c.within)
-    ]
-    if not rules:
+    listed = [c for c in changes if not (isinstance(c, AddColumn) and c.within)]
+    if not listed:
         return {}
     # Plain rules come last, and are left out first.
-    rules.sort(key=lambda r: r.rule == "first-sight")
+    listed.sort(key=lambda c: c.reason.rule == "first-sight")
+    rules = [_rule(c) for c in listed[: RECORD_LIMIT // _SHORTEST]]
     count = len(rules)
     # By a quarter each time: catalogs limit a property, and the exact number that fits is not worth a search.
-    while len(text := _batch(batch, rules[:count], len(rules) - count, counts or {})) > RECORD_LIMIT:
+    while len(text := _batch(batch, rules[:count], len(listed) - count, counts or {})) > RECORD_LIMIT:
         count = count * 3 // 4
     return {CHANGE_RECORD: text}
+
+
+def _rule(change: Change) -> Rule:
+    """The cause of a change, without its sample."""
+    reason = change.reason
+    field = dotted(reason.field) if reason.field and reason.field != change.path else ""
+    return Rule(dotted(change.path), reason.rule, field, str(reason.place or ""))
 
 
 def of_statements(text: str) -> dict[str, str]:

@@ -158,8 +158,8 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
     ['long', 'long', 'string', 'double']
     """
     members = sorted(_joinable(types), key=str)
-    if not members:
-        return None
+    if len(members) < 2:
+        return members[0] if members else None
     for u in members:
         if all(fits(t, u) for t in members):
             return u
@@ -187,7 +187,7 @@ def _covering_decimal(members: list[Primitive]) -> Primitive | None:
 def widest(types: Iterable[Primitive]) -> Primitive:
     """The type of a set that takes the original name: the one that all fit, else the widest by rank."""
     members = sorted(set(types), key=str)
-    common = join(members)
+    common = members[0] if len(members) == 1 else join(members)
     if common in members:
         return common
     rank = {name: i for i, name in enumerate(FITS)}

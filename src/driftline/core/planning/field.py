@@ -257,7 +257,7 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
         return Findings(converted=converted) if converted else NOTHING  # it holds whatever it is
     untyped = (data_path,) if _is_untyped(field, columns, all_columns) else ()
     hints: tuple[str, ...] = ()
-    if set(all_columns) >= _ONE_OR_MANY and not set(columns) >= _ONE_OR_MANY:
+    if len(all_columns) > 1 and set(all_columns) >= _ONE_OR_MANY and not set(columns) >= _ONE_OR_MANY:
         why = f"{dotted(data_path)} is an object or a list of objects: so it would become one"
         hints = (toml_line("hints", data_path, "list<record>", why),)
     if not (converted or untyped or hints):
@@ -367,9 +367,10 @@ def normalised(
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
             out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
     # The order of the data, whatever the order of merging was.
-    out.facets = dict(
-        sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
-    )
+    if len(out.facets) > 1:
+        out.facets = dict(
+            sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
+        )
     return out
 
 
@@ -482,7 +483,7 @@ def _decision(
 
 def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
     """Replace the columns of types that the table's format lacks by text columns."""
-    if not any(n.facet.base in as_text for n in decision.new):
+    if not (as_text and any(n.facet.base in as_text for n in decision.new)):
         return decision
 
     def column(facet: Facet) -> Facet:

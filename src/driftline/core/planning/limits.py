@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import zip_longest
 
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.plan import ColumnRoute, Plan
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import (
+    Field,
     Map,
     Path,
     Place,
@@ -78,7 +80,7 @@ def _without(type_: Type, late: AbstractSet[Path], path: Path) -> Type:
 def leaf_columns(struct: Struct) -> int:
     """Count the leaf columns that hold data of records."""
     # Fields of the record itself have no limit but this: a CSV file of 2,000 columns is no mistake.
-    return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
+    return sum(map(_leaves_of, struct.fields))
 
 
 def in_rest(
@@ -151,7 +153,7 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
     if size <= limit - leaf_columns(plan.before.struct) or not added:
         return {}
     # A change may widen what the table has, or bring a struct without a leaf of its own.
-    room = limit - (leaf_columns(plan.schema.struct) - size)
+    room = limit - (_leaf_columns_after(plan) - size)
     without: list[AddColumn] = []
     for column in sorted(added, key=_Order(plan.changes).of):
         # A smaller column later on may still fit, so the walk goes on.
@@ -160,6 +162,20 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
         else:
             room -= leaves(column.type)
     return _types_of(without, last, settings, f"take the table beyond max_columns = {limit}")
+
+
+def _leaf_columns_after(plan: Plan) -> int:
+    """Count the leaf columns of the planned table, of those alone that are not as they were."""
+    before, after = plan.before.struct, plan.schema.struct
+    count = leaf_columns(before)
+    for old, new in zip_longest(before.fields, after.fields):
+        if old is not new:
+            count += _leaves_of(new) - _leaves_of(old)
+    return count
+
+
+def _leaves_of(column: Field | None) -> int:
+    return 0 if column is None or is_metadata(column.doc) else leaves(column.type)
 
 
 def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:

@@ -290,6 +290,9 @@ def lean(route: RecordRoute) -> RecordRoute:
 
 
 def _lean_field(field: FieldRoute) -> FieldRoute:
+    nested = any(p.record is not None or p.value is not None for p in field.shape.facets.values())
+    if not nested and all(c.record is None and c.value is None for c in field.columns):
+        return field
     facets = {
         facet: replace(profile, record=None, value=None) for facet, profile in field.shape.facets.items()
     }

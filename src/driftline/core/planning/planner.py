@@ -45,8 +45,10 @@ from driftline.core.schema.types import (
     Struct,
     Type,
     children,
+    fields_by_name,
     hollow,
     inside,
+    of_wide,
     peel,
     value_of,
     with_base,
@@ -383,7 +385,7 @@ def _columns(
     scope: _Scope, added: Sequence[tuple[Field, NewColumn]], routed: Sequence[_Routed]
 ) -> dict[str, Field]:
     """Return the struct's columns by name, new ones last, with their present types."""
-    columns = {c.name: c for c in (*scope.struct.fields, *(c for c, _ in added))}
+    columns = {**fields_by_name(scope.struct), **{c.name: c for c, _ in added}}
     return columns | {c.name: c for field in routed for c in field.columns}
 
 
@@ -441,15 +443,16 @@ def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Co
     ]
     routes, findings = _route_columns(decision, targets, (*scope.data_path, field.key), context)
     # The fields of a hollow one are still to come, or have no room.
-    pairs = [*zip(columns, routes, strict=True)]
-    filled = [(c, route) for c, route in pairs if not hollow(route.type)]
-    without = [(c, route) for c, route in pairs if hollow(route.type)]
+    filled: list[tuple[Field, ColumnRoute]] = []
+    without: list[tuple[Field, ColumnRoute]] = []
+    for column, route in zip(columns, routes, strict=True):
+        (without if hollow(route.type) else filled).append((column, route))
     to_rest, column_routes = in_rest([route for _, route in filled], [route for _, route in without])
     to_rest |= decision.to_rest
     return _Routed(
         replace(decision, to_rest=to_rest) if to_rest != decision.to_rest else decision,
         FieldRoute(field.key, decision.shape, column_routes, to_rest=to_rest),
-        [replace(column, type=route.type) for column, route in filled],
+        [c if c.type is route.type else replace(c, type=route.type) for c, route in filled],
         frozenset(column.name for column, _ in without if column in new),
         findings,
     )
@@ -467,15 +470,16 @@ def _without_values(
     # Nothing is required of a struct that this batch makes, nor of an empty batch.
     if scope.is_new or not (scope.schema_path or shape.fields):
         return {}, NOTHING
+    required = _required_columns(scope.struct)
+    if not required:
+        return {}, NOTHING
     filled = {
         column.name: _Filled(field.decision, field.route, column)
         for field in routed
         for column in field.route.columns
     }
     optional, findings = {}, []
-    for column in scope.struct.fields:
-        if not column.required or is_metadata(column.doc):
-            continue
+    for column in required:
         by = filled.get(column.name)
         key = by.field.key if by else column.name
         optional[column.name], column_findings = _relaxed(
@@ -488,6 +492,11 @@ def _without_values(
         )
         findings.append(column_findings)
     return optional, gathered(findings)
+
+
+@of_wide
+def _required_columns(struct: Struct) -> list[Field]:
+    return [column for column in struct.fields if column.required and not is_metadata(column.doc)]
 
 
 def _route_columns(

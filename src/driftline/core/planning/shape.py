@@ -175,7 +175,8 @@ class FieldShape:
 
     def bare(self) -> FieldShape:
         """A copy without its facets."""
-        return replace(self, facets={})
+        marks = self.empty_lists, self.empty_record, self.missing, self.absent, self.comment
+        return FieldShape(self.place, {}, *marks)
 
     def add(self, facet: Facet, profile: Profile) -> None:
         """Add a facet, or merge its annotations into those it has."""

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel, remembered
+from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, of_wide, peel
 from driftline.errors import UsageError
 
 METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
 MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
-_WIDE = 64  # fields of a struct
 # One key of 900 kB put 0.9 MB into every metadata file. `promote` makes a column all the same: a person
 # asked.
 MAX_KEY = 1_024  # characters of a key that gets a column, whose doc each metadata file has
@@ -115,12 +114,12 @@ def by_key(columns: Iterable[Field], prefix: str = MARK) -> dict[str, list[Field
 
 def struct_by_key(struct: Struct, prefix: str = MARK) -> Mapping[str, list[Field]]:
     """The columns of a struct, by key; those of wide structs are remembered for a while."""
-    return by_key(struct.fields, prefix) if len(struct.fields) < _WIDE else _of_wide(prefix)(struct)
+    return _by_key(prefix)(struct)
 
 
 @cache
-def _of_wide(prefix: str) -> Callable[[Struct], Mapping[str, list[Field]]]:
-    return remembered(lambda struct: by_key(struct.fields, prefix))
+def _by_key(prefix: str) -> Callable[[Struct], Mapping[str, list[Field]]]:
+    return of_wide(lambda struct: by_key(struct.fields, prefix))
 
 
 def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
@@ -175,8 +174,9 @@ def safe(key: str) -> str:
     >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
     ('a_b', '_file_', 'plain name', '_')
     """
+    plain = key.isascii() and key.isidentifier()
     # Spark takes a dot for a path, and a backtick ends a quoted name.
-    name = "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
+    name = key if plain else "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
     name = name.strip() or "_"
     if caseless(name) in METADATA_NAMES:
         name += "_"
@@ -203,9 +203,16 @@ def unsafe(key: str) -> str | None:
 
 def _joined(name: str, suffix: str) -> str:
     """Append ``suffix`` to ``name``, shortening the name if both together have too many bytes."""
+    if len(name) + len(suffix) <= MAX_NAME_BYTES // 4:  # bytes of a character, at most
+        return name + suffix
     room = MAX_NAME_BYTES - len(suffix.encode())
     # The name is cut, never the suffix: it tells the siblings of a field from each other.
     return name.encode()[:room].decode(errors="ignore") + suffix
+
+
+@of_wide
+def _caseless_names(struct: Struct) -> set[str]:
+    return {caseless(f.name) for f in struct.fields}
 
 
 @dataclass(slots=True)
@@ -217,7 +224,7 @@ class Names:
     @classmethod
     def of(cls, struct: Struct) -> Names:
         """The names of a struct's fields."""
-        return cls({caseless(f.name) for f in struct.fields})
+        return cls(set(_caseless_names(struct)))
 
     def free(self, name: str) -> bool:
         """True if no column has the name, in any letter case."""

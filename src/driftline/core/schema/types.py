@@ -6,7 +6,7 @@ Two primitives are named as the rules name them: ``timestamp`` is an instant (Ic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TypeAlias, TypeVar
@@ -318,6 +318,27 @@ def _remaining_fields(struct: Struct, gone: Callable[[Primitive], bool]) -> Stru
     return Struct(kept) if kept else None
 
 
+_WIDE = 64  # fields, from which on an answer is remembered of `of_wide`
+
+
+def of_wide(function: Callable[[Struct], _Answer]) -> Callable[[Struct], _Answer]:
+    """Remember the answers for wide structs alone: a batch may bring thousands of narrow ones."""
+    remembering = remembered(function)
+
+    @wraps(function)
+    def answer(struct: Struct) -> _Answer:
+        """Answer for the struct, from memory if it is wide."""
+        return (function if len(struct.fields) < _WIDE else remembering)(struct)
+
+    return answer
+
+
+@of_wide
+def fields_by_name(struct: Struct) -> Mapping[str, Field]:
+    """The fields of a struct by name."""
+    return {f.name: f for f in struct.fields}
+
+
 def peel(type_: Type) -> tuple[int, Type]:
     """The number of lists around a type, and the type inside them.
 
@@ -363,6 +384,8 @@ def with_value(type_: Type, value: Type) -> Type:
 
 def hollow(type_: Type) -> bool:
     """True if the type contains a struct without fields, which cannot be written."""
+    if isinstance(type_, Primitive):
+        return False
     if isinstance(type_, Struct) and not type_.fields:
         return True
     return any(hollow(child.type) for child in children(type_))
@@ -370,6 +393,8 @@ def hollow(type_: Type) -> bool:
 
 def leaves(type_: Type) -> int:
     """Count the leaf columns of a type."""
+    if isinstance(type_, Primitive):
+        return 1
     fields = children(type_)
     return sum(leaves(f.type) for f in fields) if fields else int(not isinstance(type_, Struct))
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
@@ -65,7 +66,7 @@ class Contract:
 
     def _of_others(self) -> Contract:
         """The contract of each field here that has no settings of its own."""
-        return Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps, new_fields=self.new_fields)
+        return _without_settings(self.inner, self.epoch_unit, self.maps, self.new_fields)
 
     def inside(self, dim: int) -> Contract:
         """Return the contract inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
@@ -129,6 +130,12 @@ class Contract:
     def empty(self) -> bool:
         """True if no path below has a setting."""
         return not self.fields
+
+
+@lru_cache
+def _without_settings(policy: str, epoch_unit: str | None, maps: str, new_fields: str) -> Contract:
+    """The contract of fields with no settings but the default ones of the records around them."""
+    return Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -392,14 +392,18 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # which copies
 
 
-def together(parts: Iterable[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
-    """Merge the observations of all parts of one reader.
+def declared(struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
+    """The observation of no row of a reader: its declared columns."""
+    return Observation(shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names))
 
-    Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
+
+def together(parts: Sequence[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
+    """Merge the observations of all parts of one reader, each of which has the declared columns.
+
+    These count even without a part. Refused rows leave no trace: no types that only they had, and
     no columns if no row is left; nor do rows that delete, if there are no others.
     """
-    declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
-    merged = merge_observations([Observation(declared), *parts])
+    merged = merge_observations(parts or [declared(struct, label, terms)])
     deletes = DeleteFilter.of(terms)
     # Records that delete alone must not make the columns that their files declare.
     if deletes is not None and 0 < merged.tally.deletes == merged.tally.records:

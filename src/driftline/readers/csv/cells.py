@@ -5,7 +5,6 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,6 @@ from driftline.readers.csv.types import as_json
 
 NOT_AS_WIDE = "not as many cells as the header"
 NOT_CLOSED = "a quote is never closed"
-_TRUE, _FALSE = (
-    ["".join(letters) for letters in product(*zip(word, word.upper(), strict=True))]
-    for word in ("true", "false")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +89,9 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[li
     # The escapes of pyarrow remove backslashes everywhere.
     text = doubled(piece.text, piece.marks)
     text = BOM_UTF8 + text if marked else text
-    # Numbers with signs between thousands are texts to pyarrow.
-    read = [pa.string() if signs.thousands and _is_number(type_) else type_ for type_ in types]
+    # Of `TRUE` pyarrow would have to be told each spelling, and look all of them up anew for each column, of
+    # whatever type; and numbers with signs between thousands are texts to it.
+    read = [pa.string() if _is_cast(type_, signs) else type_ for type_ in types]
     table = csv.read_csv(
         pa.BufferReader(text),
         # One block, as the piece is whole records and in memory already.
@@ -113,15 +109,17 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[li
             check_utf8=False,
             column_types=dict(zip(names, read, strict=True)),
             null_values=[""],
-            true_values=_TRUE,
-            false_values=_FALSE,
             strings_can_be_null=True,
             decimal_point=signs.decimal,
         ),
     )
-    columns = [column.combine_chunks() for column in table.columns]
-    if signs.thousands:
-        columns = [_cast(column, type_, signs) for column, type_ in zip(columns, types, strict=True)]
+    # One block gives one batch; none without a row.
+    batches = table.to_batches()
+    columns = batches[0].columns if batches else [pa.nulls(0, type_) for type_ in read]
+    columns = [
+        _cast(column, type_, signs) if _is_cast(type_, signs) else column
+        for column, type_ in zip(columns, types, strict=True)
+    ]
     return columns, _found(piece, wrong, blanks=len(types) == 1)
 
 
@@ -165,6 +163,11 @@ def _cast(column: pa.Array, type_: pa.DataType, signs: Signs) -> pa.Array:
     """The column in its type, of which its texts are values."""
     texts = pa.types.is_string(column.type) and _is_number(type_)
     return (as_json(column, signs) if texts else column).cast(type_)
+
+
+def _is_cast(type_: pa.DataType, signs: Signs) -> bool:
+    """True for a column that is read as text, and cast then."""
+    return pa.types.is_boolean(type_) or (bool(signs.thousands) and _is_number(type_))
 
 
 def _is_number(type_: pa.DataType) -> bool:

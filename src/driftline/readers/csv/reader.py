@@ -36,6 +36,7 @@ from driftline.core.schema.types import (
 from driftline.core.settings.csv import Dialect, Signs
 from driftline.core.settings.row_key import KEY
 from driftline.core.settings.table import Settings
+from driftline.core.support import gc_paused
 from driftline.errors import DataError
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders
@@ -212,6 +213,7 @@ class CsvSample:
     escaped: bool = False
 
 
+@gc_paused()
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
     """Observe the rows of a stretch.
 

@@ -48,7 +48,8 @@ NARROW = (
     "float",
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
-_NUMBERS: Types = frozenset((LONG, DOUBLE))
+_BOOLEAN, _LONG, _DOUBLE = (frozenset((type_,)) for type_ in (BOOLEAN, LONG, DOUBLE))
+_NUMBERS: Types = _LONG | _DOUBLE
 KINDS: Types = frozenset((BOOLEAN, LONG, DOUBLE))  # of a cell of a key, apart from text
 _PLAIN_LONG = r"^(?:0|-?[1-9][0-9]{0,14})$"  # of a whole number, at a glance
 _NO_TEXT = r"^-?[0-9]|^(?i:true|false)$"  # of what may be no text
@@ -103,10 +104,13 @@ def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> 
         return among
     numbers = as_json(texts, signs)
     # The first text leaves one or two types to try, of six: Arrow's casts of all texts are what this costs.
-    likely = among & ((_likely(texts[0].as_py()) - _NUMBERS) | (_likely(numbers[0].as_py()) & _NUMBERS))
-    if LONG in likely and (integers := _longs(numbers)) is not None:
-        least, most = (bound.as_py() for bound in pc.min_max(integers).values())
-        return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
+    likely = _likely(texts[0].as_py())
+    if numbers is not texts:
+        likely = (likely - _NUMBERS) | (_likely(numbers[0].as_py()) & _NUMBERS)
+    likely &= among
+    if LONG in likely and (bounds := _bounds_of_longs(numbers)) is not None:
+        least, most = bounds
+        return likely if least >= -EXACT and most <= EXACT else _LONG
     shown = {type_: numbers if type_ == DOUBLE else texts for type_ in likely - {LONG}}
     return frozenset(type_ for type_, texts in shown.items() if _are(texts, type_))
 
@@ -242,13 +246,13 @@ def java_text(number: float) -> str:
 def _likely(text: str) -> Types:
     """The types that a column may have whose first text is this, at a glance."""
     if text.lower() in ("true", "false"):
-        return frozenset((BOOLEAN,))
+        return _BOOLEAN
     if text[4:5] == "-" and text[:4].isdecimal():
         moment = TIMESTAMP if text.endswith(("Z", "+00:00")) else TIMESTAMP_NTZ
         return frozenset((DATE if len(text) == _DATE_LENGTH else moment,))
     if _FRACTION.fullmatch(text):
-        return frozenset((DOUBLE,))
-    return frozenset((LONG, DOUBLE)) if text.removeprefix("-").isdecimal() else frozenset()
+        return _DOUBLE
+    return _NUMBERS if text.removeprefix("-").isdecimal() else frozenset()
 
 
 def _are(texts: pa.Array, type_: Primitive) -> bool:
@@ -267,14 +271,24 @@ def _are(texts: pa.Array, type_: Primitive) -> bool:
         return False
 
 
-def _longs(texts: pa.Array) -> pa.Array | None:
-    """The texts as whole numbers of 64 bits; None if one prints otherwise, or is no such number."""
+def _bounds_of_longs(texts: pa.Array) -> tuple[int, int] | None:
+    """The least and the greatest of texts that are whole numbers of 64 bits; None if one prints otherwise, or
+    is no such number.
+    """
     try:
-        numbers = texts.cast(pa.int64())
-    except pa.ArrowInvalid:
+        if len(texts) <= _FEW:
+            written = texts.to_pylist()
+            numbers = list(map(int, written))
+            least, most = min(numbers), max(numbers)
+            is_long = least >= -(2**63) and most < 2**63 and list(map(str, numbers)) == written
+        else:
+            longs = texts.cast(pa.int64())
+            least, most = (bound.as_py() for bound in pc.min_max(longs).values())
+            is_long = _all(pc.equal(longs.cast(pa.string()), texts))
+    except ValueError:  # of Arrow's, too
         return None
     # A number counts only if it prints as it was written: 007 and +7 are texts.
-    return numbers if _all(pc.equal(numbers.cast(pa.string()), texts)) else None
+    return (least, most) if is_long else None
 
 
 def _holds(texts: pa.Array, type_: Primitive) -> bool:
