@@ -25,7 +25,7 @@ from driftline.core.planning.planner import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report import lineage
+from driftline.report import lineage, listeners
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
 from driftline.report.lineage_events import LineageRun, RunEvents
@@ -223,6 +223,18 @@ def test_who_says_nothing_of_it_sends_nothing(tmp_path: Path, monkeypatch: pytes
     assert wanted({})
     monkeypatch.setattr(lineage, "_installed", lambda: False)
     assert not wanted({"OPENLINEAGE_URL": "http://host"})
+
+
+def test_process_asks_once_for_a_destination_of_lineage(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(lineage, "wanted", lambda: asked.append(False))
+    listeners._sends_lineage.cache_clear()
+
+    for _ in range(3):
+        listeners.listeners([])
+    listeners._sends_lineage.cache_clear()
+
+    assert len(asked) == 1
 
 
 def test_micro_batches_with_one_plan_share_its_facets() -> None:

@@ -43,7 +43,7 @@ from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
 from driftline.operations.view import View, view, view_note
 from driftline.report import tables
-from driftline.report.listeners import Notice, listeners
+from driftline.report.listeners import Notice, is_measured, listeners
 from driftline.report.metrics import Telemetry
 from driftline.runtime.failure import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
@@ -537,7 +537,7 @@ def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callab
 
     def tell(batch: Batch) -> None:
         """Report a batch of a capture: its lag as a metric, a notice if one is due, and then ``on_batch``."""
-        if Telemetry.wanted() and batch.lag is not None:
+        if is_measured() and batch.lag is not None:
             Telemetry(batch.capture).lag(batch.result.table, batch.lag)
         if notice is not None:
             notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})

@@ -11,12 +11,14 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePath
 from typing import Any, TypeAlias
 from urllib.error import HTTPError
@@ -45,11 +47,22 @@ def listeners(data: Any, capture: str | None = None) -> Listeners:
     ``data``: the data that it ingests; ``capture``: the capture whose micro-batches they are.
     """
     told_of_each: list[Listener] = [Log(capture)]
-    if lineage.wanted():
+    if _sends_lineage():
         told_of_each.append(lineage.Lineage(inputs(given_paths(data)), capture))
-    if Telemetry.wanted():
+    if is_measured():
         told_of_each.append(Telemetry(capture))
     return Listeners(told_of_each)
+
+
+def is_measured() -> bool:
+    """True if the program uses OpenTelemetry: nobody can have set it up without importing its module."""
+    return "opentelemetry.metrics" in sys.modules
+
+
+@cache
+def _sends_lineage() -> bool:
+    """Ask once in a process: nothing that tells of a destination changes in one that runs."""
+    return lineage.wanted()
 
 
 class Log:

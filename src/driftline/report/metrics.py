@@ -6,7 +6,6 @@ Counters begin with the process; those of a file go on from its contents.
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -212,11 +211,6 @@ class Telemetry:
 
     def __init__(self, capture: str | None = None) -> None:
         self._own = {} if capture is None else {"capture": capture}
-
-    @staticmethod
-    def wanted() -> bool:
-        """True if the program uses the API: nobody can have set it up without importing its module."""
-        return "opentelemetry.metrics" in sys.modules
 
     def begins(self, table: str, batch: str) -> None:
         """Nothing is counted yet."""

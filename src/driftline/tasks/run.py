@@ -257,7 +257,7 @@ class PartTasks:
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
         else:
-            outcomes = each(context, task, range(len(self.sizes)))
+            outcomes = each(context, partial(_in_worker, task), range(len(self.sizes)))
         self.results = [outcome.of(folder) for outcome in outcomes]
         return [outcome.files for outcome in outcomes]
 
@@ -398,8 +398,15 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given
     finally:
         if aside is not None:
             file = aside.close()
-        lighten_worker()
     return TaskResult(files, rows.reported.observed, rows.reported.diverged, file)
+
+
+def _in_worker(task: Callable[[Any], T], given: Any) -> T:
+    """Run the task in a process of Spark's, which runs others after it."""
+    try:
+        return task(given)
+    finally:
+        lighten_worker()
 
 
 def _frame_task(
@@ -407,7 +414,7 @@ def _frame_task(
 ) -> Batches:
     """Run the task on the rows of a frame."""
     # A map can return Arrow rows alone, so the outcome travels as the bytes of its only row.
-    outcome = pickle.dumps(_task(maker, work, folder, batches))
+    outcome = pickle.dumps(_in_worker(partial(_task, maker, work, folder), batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
 
