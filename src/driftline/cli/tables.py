@@ -223,7 +223,7 @@ def relocate(
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a moved lake whole, or a copy a lake of its own; or copy a table to another lake."""
+    """Make a moved or copied lake whole; or copy a table to another."""
     from driftline.cli.terminal import Progress, put, show
 
     if (table is None) != (to is None):
