@@ -22,7 +22,7 @@ from ingest import plain_spark
 from driftline import Lake
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.readers.json.rows import SplitReader
 from driftline.readers.json.splits import Split, blocks
 from driftline.runtime.spark_conf import configured
@@ -54,7 +54,7 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
     """The steps to time, by name, in order."""
     spark, context = lake.spark, lake.spark.sparkContext
     source = JsonFiles(spark=spark, files=sorted(map(str, folder.iterdir())))
-    observed = source.open(Schema(), Settings()).guess(None)
+    observed = source.open(Schema(), TableSettings()).guess(None)
     assert observed is not None, "there are too few records for one go"
     planned = plan(Schema(), observed.observation.shape)
     go = observed.tasks(planned, planned.schema.struct)

@@ -24,8 +24,8 @@ from driftline.core.schema.types import (
     Type,
     decimal,
 )
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 
 FIELDS, WORDS, DATA = "abc", "pqr", ("101098", "101132", "2024-01-02", "x/y")
 EMPTIED = "cq"  # a field of each, to which tests give the empty key
@@ -72,7 +72,7 @@ class Promote:
 class Change:
     """The table gets other settings."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: TableSettings = field(default_factory=TableSettings)
 
 
 Step: TypeAlias = "Json | Typed | Promote | Change"
@@ -136,15 +136,15 @@ def _renamed_type(type_: Type) -> Type:
             return type_
 
 
-def settings(random: Random) -> Settings:
+def settings(random: Random) -> TableSettings:
     key = random.choice([*HINTS, "", ""])
     hints = {(key,): parse_type(random.choice(HINTS[key]))} if key else {}
-    return Settings(
+    return TableSettings(
         dates=random.choice(["on", "off"]),
         max_columns=random.choice([1, 2, 3, 6, 10_000]),
         max_fields=random.choice([None, None, 1, 2]),
         beyond="rest",
-        contract=contract(
+        fields=field_settings(
             maps=random.choice(["auto", "auto", "hint"]),
             new_fields=random.choice(["add", "hold"]),
             paths=OfPaths(hints=hints),

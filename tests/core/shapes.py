@@ -26,9 +26,9 @@ from driftline.core.schema.types import (
     List,
     Map,
     Path,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     decimal,
@@ -37,7 +37,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|decimal\(\d+, ?\d+\)|fixed\[\d+\]|\[\d+\]|\[+\]+|\{\}|[{}<>,:|!@]|[^\s{}<>,:|!@"\[\]]+'
@@ -71,7 +71,7 @@ def schema(text: str) -> Schema:
     return Schema(struct)
 
 
-def drift(*batches: str, before: str = "", settings: Settings | None = None) -> Plan:
+def drift(*batches: str, before: str = "", settings: TableSettings | None = None) -> Plan:
     """The plan of the last of the batches, that come one after the other to the table ``before``."""
     table = schema(before)
     for text in batches:
@@ -172,9 +172,9 @@ class _Reader:
     def dim(self) -> int:
         return int(self.next()[1:-1]) if re.fullmatch(r"\[\d+\]", self.peek()) else 0
 
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Later in the text is later in the data."""
-        return Place("data", 1, self.read)
+        return SourceLocation("data", 1, self.read)
 
     def batch(self) -> RecordShape:
         out = RecordShape()

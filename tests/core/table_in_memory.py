@@ -17,7 +17,7 @@ from driftline.core.planning.own_columns import REST, keys_of, rest_column, step
 from driftline.core.planning.plan import Plan, by_name
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import List, Map, Schema, Struct, Type
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
@@ -41,7 +41,7 @@ class Source(NamedTuple):
 class TableInMemory:
     """``sources``: the records as they came, one a row."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: TableSettings = field(default_factory=TableSettings)
     schema: Schema = field(default_factory=Schema)
     rows: list[pa.RecordBatch] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import ExpectedField
 from driftline.readers.json.rows import SplitReader
 from driftline.readers.json.splits import ObservedSplits, Share
@@ -29,7 +29,7 @@ def run(
             return rows, rejects, ended.value
 
 
-def observe_splits(known: ExpectedField, settings: Settings, share: Share) -> Sequence[ObservedSplits]:
+def observe_splits(known: ExpectedField, settings: TableSettings, share: Share) -> Sequence[ObservedSplits]:
     """Observe splits without a plan, in parts."""
     rows, _, reported = run(SplitReader([share], AdmissionTerms(known, settings)), 0)
     assert not rows

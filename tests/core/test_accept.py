@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Place, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import Schema, SourceLocation, Struct
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
@@ -33,8 +33,8 @@ class Lines:
 
     lines: Sequence[bytes]
     schema: Schema
-    settings: Settings
-    judge: AdmissionCheck | None = None
+    settings: TableSettings
+    check: AdmissionCheck | None = None
     values: ExpectedField | None = None
     tasks: int = 1
     repeats: bool = False
@@ -56,16 +56,16 @@ class Lines:
     def expected(self) -> ExpectedField:
         return self.values or expect(self.schema, self.settings)
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
-        return replace(self, judge=judge)
+    def refusing(self, check: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
+        return replace(self, check=check)
 
     def observer(self) -> JsonObserver:
-        return JsonObserver(self.expected, self.settings, self.judge)
+        return JsonObserver(self.expected, self.settings, self.check)
 
     def verdicts(self) -> list[bool]:
         """Which lines the road lets through when it reads them again to write them."""
         observer = self.observer()
-        return [observer.look(line, "lines", i) is None for i, line in enumerate(self.lines, 1)]
+        return [observer.inspect(line, "lines", i) is None for i, line in enumerate(self.lines, 1)]
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class Taken:
     kept: list[bool]
 
 
-def take(schema: Schema, lines: Sequence[bytes], given: Settings, tasks: int = 1) -> Taken:
+def take(schema: Schema, lines: Sequence[bytes], given: TableSettings, tasks: int = 1) -> Taken:
     scan: Any = Lines(lines, schema, given, tasks=tasks)
     observed, planned = accepted(scan, RecentBatches(), lambda _: None)
     scan, tally = observed.scan, observed.observation.tally
     kept = scan.verdicts()
     assert sum(kept) == tally.records
-    assert tally.records + tally.malformed == len(lines)
+    assert tally.records + tally.rejected == len(lines)
     assert bool(planned.conflicts) == (not all(kept))
     return Taken(planned.schema, kept)
 
@@ -102,12 +102,12 @@ VALUES = st.recursive(
 RECORDS = st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES, max_size=3)
 BATCHES = st.lists(RECORDS, min_size=1, max_size=6).map(lambda rs: [json.dumps(r).encode() for r in rs])
 POLICIES = st.builds(
-    lambda policy, inner, rewrite, most: Settings(
+    lambda policy, inner, rewrite, most: TableSettings(
         dates="off",
         max_columns=most,
         beyond="quarantine",
         allow_rewrite=rewrite,
-        contract=contract(policy, paths=OfPaths(policies={("a", "*"): inner})),
+        fields=field_settings(policy, paths=OfPaths(policies={("a", "*"): inner})),
     ),
     st.sampled_from(["preserve", "widen"]),
     st.sampled_from(["preserve", "widen", "strict"]),
@@ -122,15 +122,15 @@ POLICIES = st.builds(
 @example(  # an object of nothing but null is none that a list would have to take
     [b"{}"],
     [b'{"c": {"p": null}}', b'{"c": [{"p": false}]}'],
-    Settings(dates="off", contract=contract("widen")),
+    TableSettings(dates="off", fields=field_settings("widen")),
 )
 @example(  # a column beyond max_columns whose values another column takes
     [b"{}"],
     [b'{"b": [false, {"p": false}]}', b'{"b": {"p": 0}}'],
-    Settings(dates="off", max_columns=3, beyond="quarantine"),
+    TableSettings(dates="off", max_columns=3, beyond="quarantine"),
 )
 def test_what_is_accepted_is_accepted_each_time(
-    first: list[bytes], second: list[bytes], given_settings: Settings
+    first: list[bytes], second: list[bytes], given_settings: TableSettings
 ) -> None:
     table = take(Schema(), first, given_settings).schema
     taken = take(table, second, given_settings)
@@ -139,7 +139,7 @@ def test_what_is_accepted_is_accepted_each_time(
     for i, kept in enumerate(taken.kept):
         assert not kept or (again.kept[i] and alone[i].kept[0])
         assert not kept or to_json(alone[i].schema) == to_json(taken.schema), "the table takes it as it is"
-    if given_settings.contract.policy == "preserve" and not given_settings.contract.fields:
+    if given_settings.fields.policy == "preserve" and not given_settings.fields.fields:
         assert all(taken.kept)
 
 
@@ -151,7 +151,7 @@ def test_where_batches_are_cut_is_nothing_to_widen(batch: list[bytes], cut: int,
 
     A record that is refused may decide the type of a column that its batch makes; then others may be, too.
     """
-    widen = Settings(dates="off", allow_rewrite=rewrite, contract=contract("widen"))
+    widen = TableSettings(dates="off", allow_rewrite=rewrite, fields=field_settings("widen"))
     whole = take(Schema(), batch, widen)
     first = take(Schema(), batch[:cut], widen)
     second = take(first.schema, batch[cut:], widen)
@@ -163,7 +163,7 @@ def _types(schema: Schema) -> dict[str, str]:
     return {".".join(path): str(f.type) for path, f in schema.walk() if not isinstance(f.type, Struct)}
 
 
-NARROW = Settings(max_columns=3, beyond="quarantine")
+NARROW = TableSettings(max_columns=3, beyond="quarantine")
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 5])
@@ -193,7 +193,7 @@ def test_what_a_policy_refuses_has_nothing_go_beyond_a_limit(tasks: int) -> None
     before = take(Schema(), [b'{"a": 1}'], NARROW).schema
     lines = [b'{"a": "x", "b": 1, "c": 1, "d": 1}', b'{"a": 2, "e": 1}']
     for beyond in ("quarantine", "fail"):
-        taken = take(before, lines, replace(NARROW, beyond=beyond, contract=contract("widen")), tasks)
+        taken = take(before, lines, replace(NARROW, beyond=beyond, fields=field_settings("widen")), tasks)
         assert taken.kept == [False, True]
         assert [f.name for f in taken.schema.struct.fields] == ["a", "e"]
     with pytest.raises(DataError, match=r"d: .* beyond max_columns = 3"):
@@ -222,7 +222,7 @@ def test_batches_and_tasks_are_nothing_to_limits(
     records: list[object], cut: int, tasks: int, columns: int, fields: int | None
 ) -> None:
     """Who has no room is refused, each alone or all together, and the columns are those of the others."""
-    limits = Settings(max_columns=columns, max_fields=fields, beyond="quarantine")
+    limits = TableSettings(max_columns=columns, max_fields=fields, beyond="quarantine")
     lines = [json.dumps(record).encode() for record in records]
     alone, kept = Schema(), []
     for line in lines:
@@ -236,21 +236,24 @@ def test_batches_and_tasks_are_nothing_to_limits(
 
 
 def test_places_of_refused_records_are_the_first_of_each_file() -> None:
-    before = take(Schema(), [b'{"a": 1}'], Settings()).schema
-    strict = Settings(contract=contract("strict"))
+    before = take(Schema(), [b'{"a": 1}'], TableSettings()).schema
+    strict = TableSettings(fields=field_settings("strict"))
     scan: Any = Lines([b'{"a": 1}', b'{"a": "x"}'], before, strict)
     planned = accepted(scan, RecentBatches(), lambda _: None)[1]
     parts = []
     for file in "fedcba":
         for line in (6, 1):  # two tasks have a share of a file each, and know only the lines in it
-            observer = replace(scan, judge=AdmissionCheck((before,), (), strict)).observer()
+            observer = replace(scan, check=AdmissionCheck((before,), (), strict)).observer()
             observer.feed([b'{"a": 1}', b'{"a": "x"}', b'{"a": "y"}', b"no record"], file, 1)
             parts.append(observer.result().shifted(line))
     observation = merge_observations(parts)
     (conflict,) = result("s.t", "b", observation, planned).conflicts
     assert [str(place) for place in conflict.elsewhere] == ["a:3", "b:3", "c:3", "d:3"]
-    assert conflict.place.source == "lines"
+    assert conflict.location.source == "lines"
     (again,) = result(
-        "s.t", "b", observation, replace(planned, conflicts=(replace(conflict, place=Place("a", 3)),))
+        "s.t",
+        "b",
+        observation,
+        replace(planned, conflicts=(replace(conflict, location=SourceLocation("a", 3)),)),
     ).conflicts
     assert [str(place) for place in again.elsewhere] == ["b:3", "c:3", "d:3"]

@@ -53,7 +53,7 @@ from driftline.core.schema.types import (
     children,
     decimal,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.operations.alter import notes
 
 START = schema(
@@ -386,4 +386,4 @@ def test_rename_names_the_statements_for_the_other_columns_of_the_field() -> Non
     ):  # fmt: skip
         changes = [RenameColumn(path, name)]
         after, _ = evolved_with(Definition(before), changes)
-        assert list(notes(before, after.schema, changes, Settings()))[1:] == expected
+        assert list(notes(before, after.schema, changes, TableSettings()))[1:] == expected

@@ -20,7 +20,7 @@ from fastavro import _write_py
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, cuts_of
@@ -57,12 +57,12 @@ def written(path: Path, field: Any, *values: Any, codec: str = "null") -> Path:
 def table_of(file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """The columns, and the rows, of a table that the file came into."""
     (reader,) = avro_readers([str(file)])
-    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(expect(Schema()), Settings()))
+    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(expect(Schema()), TableSettings()))
     for rows in reader.rows(0):
         observer.feed(rows)
     seen = observer.result()
     planned = plan(Schema(), seen.shape)
-    converter = Converter(planned.schema.struct, planned.route, Settings())
+    converter = Converter(planned.schema.struct, planned.route, TableSettings())
     rows = []
     for some in reader.rows(0):
         batch = converter.of_arrow(some.batch, reader.struct, json=False)

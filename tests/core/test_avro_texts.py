@@ -192,7 +192,7 @@ def test_messages_of_a_topic(registry: Registry) -> None:
         (1, gone),
         (3, gone),
     ]
-    assert unwrapper.marks == {"tombstone": 1}
+    assert unwrapper.control_messages == {"tombstone": 1}
     rejects = [run.reject(place, "no object") for place in places[3:]]
     assert [(one.origin.offset, one.why.split(":")[0]) for one in rejects] == [  # type: ignore[union-attr]
         (4, "the registry has no schema 999"),

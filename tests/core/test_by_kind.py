@@ -17,18 +17,18 @@ from driftline.core.planning.planner import lacking
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.shape import Facet, Profile
-from driftline.core.schema.types import LONG, STRING, Field, Place, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import LONG, STRING, Field, Schema, SourceLocation, Struct
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.readers.columnar.rows import first_conflicts
 
 
-def keyed(*paths: str, order: Iterable[str] = (), **more: object) -> Settings:
+def keyed(*paths: str, order: Iterable[str] = (), **more: object) -> TableSettings:
     roles = {tuple(path.split(".")): "key" for path in paths}
     roles |= {tuple(path.split(".")): "order" for path in order}
-    return Settings(contract=contract(paths=OfPaths(roles=roles)), **more)  # type: ignore[arg-type]
+    return TableSettings(fields=field_settings(paths=OfPaths(roles=roles)), **more)  # type: ignore[arg-type]
 
 
 def lines(*values: object, key: str = "id") -> list[bytes]:
@@ -65,7 +65,7 @@ def test_another_kind_gets_a_column_later_too() -> None:
 
 
 def test_a_column_of_another_kind_is_a_sibling() -> None:
-    text = FieldState([Facet(0, LONG)], {Facet(0, STRING): Profile(Place(), "7")}, [False])
+    text = FieldState([Facet(0, LONG)], {Facet(0, STRING): Profile(SourceLocation(), "7")}, [False])
     (new,) = ROLES["key"].decide(text).new
 
     assert (new.rule, new.why) == ("sibling", "string does not fit the field's columns: long")
@@ -154,7 +154,7 @@ def test_typed_rows_without_a_key_are_found_by_columns() -> None:
     batch = pa.record_batch({"id": pa.array([1, None, 3]), "v": pa.array([1, 1, None])})
     observer = ArrowObserver(struct, expect(schema, KEYED), "batch")
     observer.feed(batch)
-    conflicts = list(lacking(observer.result().shape, KEYED.contract))
+    conflicts = list(lacking(observer.result().shape, KEYED.fields))
 
     assert [str(c) for c in conflicts] == ["id: key: no value"]
     assert np.array_equal(first_conflicts(batch, struct, conflicts), [-1, 0, -1])

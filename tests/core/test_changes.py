@@ -19,7 +19,7 @@ from driftline.core.changes import (
     reportable,
     to_dict,
 )
-from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List, Place
+from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List, SourceLocation
 
 
 def new(text: str) -> Field:
@@ -105,7 +105,9 @@ def test_a_path_that_is_not_there(change: Change, error: str) -> None:
 
 
 def test_as_printed() -> None:
-    reason = Reason("sibling", "a string is no long", ("a", "element", "b"), "x", Place("part.json", 7))
+    reason = Reason(
+        "sibling", "a string is no long", ("a", "element", "b"), "x", SourceLocation("part.json", 7)
+    )
     change = AddColumn(("a", "element"), Field("b_string", List(STRING)), reason)
     assert to_dict(change) == {
         "action": "add",

@@ -12,8 +12,8 @@ from driftline.convert import Converter
 from driftline.core.planning.plan import Conflict, lean
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet
-from driftline.core.schema.types import INT, LONG, STRING, Field, Place, Schema, Struct
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, SourceLocation, Struct
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import expect
 from driftline.readers import task as shares
 from driftline.readers.columnar.rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
@@ -32,12 +32,12 @@ def rows_of(name: str, *numbers: int, nullable: bool = True) -> Rows:
 
 def converted(rows: list[Rows]) -> tuple[list[list[int]], list[str]]:
     """The rows of each batch by their numbers, and the files of what is set aside."""
-    terms = AdmissionTerms(expect(Schema(), Settings()), Settings())
+    terms = AdmissionTerms(expect(Schema(), TableSettings()), TableSettings())
     first = RowsObserver(STRUCT, "label", terms)
     for some in rows:
         first.feed(some)
-    planned = plan(Schema(), first.result().shape, Settings())
-    converter = Converter(planned.schema.struct, lean(planned.route), Settings())
+    planned = plan(Schema(), first.result().shape, TableSettings())
+    converter = Converter(planned.schema.struct, lean(planned.route), TableSettings())
     observer, aside, batches = RowsObserver(STRUCT, "label", terms), [], []
     task = OpenRows(terms, converter)
     for group in small_together(rows):
@@ -67,10 +67,10 @@ def test_rows_of_another_arrow_schema_stand_apart() -> None:
 
 
 def test_rows_that_no_column_takes_diverge() -> None:
-    terms = AdmissionTerms(expect(Schema(), Settings()), Settings())
+    terms = AdmissionTerms(expect(Schema(), TableSettings()), TableSettings())
     narrow = RowsObserver(Struct((Field("a", INT), Field("b", STRING))), "label", terms).result()
-    planned = plan(Schema(), narrow.shape, Settings())
-    task = OpenRows(terms, Converter(planned.schema.struct, lean(planned.route), Settings()))
+    planned = plan(Schema(), narrow.shape, TableSettings())
+    task = OpenRows(terms, Converter(planned.schema.struct, lean(planned.route), TableSettings()))
     accepted, _ = task.observe(ColumnGroup(RowsObserver(STRUCT, "label", terms), [rows_of("f", 2**40)]), None)
     with pytest.raises(Diverged):
         list(task.convert(accepted))
@@ -78,10 +78,10 @@ def test_rows_that_no_column_takes_diverge() -> None:
 
 def test_places_of_refused_rows_are_the_first_of_each_file() -> None:
     conflict = Conflict(("a",), "int", Facet(0, LONG), "why")
-    terms = AdmissionTerms(expect(Schema(), Settings()), Settings(), (conflict,))
+    terms = AdmissionTerms(expect(Schema(), TableSettings()), TableSettings(), (conflict,))
     observer, rows = OpenRows(terms, None), RowsObserver(STRUCT, "f", terms)
     for file in ("b", "a"):
         batch = replace(rows_of(file, 1, 2), lines=np.array([7, 8]))
         _, rejects = observer.observe(ColumnGroup(rows, [batch]), None)
         assert rejects is not None and len(rejects) == 2
-    assert rows.result().tally.refused == {conflict.refuses: (Place("a", 7), Place("b", 7))}
+    assert rows.result().tally.refused == {conflict.refuses: (SourceLocation("a", 7), SourceLocation("b", 7))}

@@ -8,13 +8,13 @@ from core.shapes import changes, conflicts, drift, same, show
 from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.text import parse_type
 from driftline.core.settings.declarations import SETTINGS
-from driftline.core.settings.fields import PRESERVE, OfPaths, contract, parse_path
+from driftline.core.settings.fields import PRESERVE, OfPaths, field_settings, parse_path
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import UsageError
 
 
-def settings(**given: object) -> Settings:
+def settings(**given: object) -> TableSettings:
     return from_properties(as_properties(given))
 
 
@@ -111,14 +111,14 @@ def test_settings_survive_as_properties() -> None:
         "epoch_units": {"t": "s"},
     }
     kept = as_properties(given)
-    tree = from_properties(kept).contract
+    tree = from_properties(kept).fields
     assert tree.of("a").of("b.c").policy == "strict"
     assert (tree.policy, tree.of("x").of("y").excluded, tree.of("t").epoch_unit) == ("widen", True, "s")
     taken_back = from_properties(
         {**kept, **as_properties({"policies": {"a.`b.c`": ""}, "exclude.x.y": "false"})}
     )
-    assert taken_back.contract.of("a").of("b.c").policy == "widen"
-    assert not taken_back.contract.of("x").of("y").excluded
+    assert taken_back.fields.of("a").of("b.c").policy == "widen"
+    assert not taken_back.fields.of("x").of("y").excluded
 
 
 TYPES = [
@@ -152,7 +152,7 @@ def test_a_type_that_was_meant_is_named() -> None:
 
 def test_paths() -> None:
     assert parse_path("a.`b``c.d`.e") == ("a", "b`c.d", "e")
-    tree = contract(paths=OfPaths(policies={("a",): "strict", ("a", "b"): "preserve"}))
+    tree = field_settings(paths=OfPaths(policies={("a",): "strict", ("a", "b"): "preserve"}))
     assert [tree.of("a").policy, tree.of("a").of("b").policy, tree.of("a").of("c").policy] == [
         "strict",
         "preserve",

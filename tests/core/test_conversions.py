@@ -10,7 +10,7 @@ from core.shapes import batch, primitive
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.shape import Facet, Profile
-from driftline.core.schema.types import Place, Primitive
+from driftline.core.schema.types import Primitive, SourceLocation
 
 SHORT = {
     "bool": "boolean",
@@ -77,7 +77,7 @@ def cells(table: str) -> list[tuple[str, str, str]]:
     return [(row[0], column, cell) for row in rows for column, cell in zip(head, row[1:], strict=True)]
 
 
-WORST = Profile(Place(), wide=True, fraction=6, far=True)
+WORST = Profile(SourceLocation(), wide=True, fraction=6, far=True)
 
 
 @pytest.mark.parametrize(("t", "u", "cell"), cells(FITS))

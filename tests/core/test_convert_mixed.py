@@ -17,8 +17,8 @@ from driftline.convert import Converter, arrow_type
 from driftline.convert.rest import row_texts
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct, Type
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.sources.in_memory import record_columns
@@ -32,7 +32,7 @@ def record(type_: Type) -> Struct:
 
 
 def rows_of(
-    batch: pa.RecordBatch, struct: Struct, before: Schema, wanted: Settings
+    batch: pa.RecordBatch, struct: Struct, before: Schema, wanted: TableSettings
 ) -> tuple[Schema, list[dict[str, Any]]]:
     """The table after the batch, and its rows of it."""
     observer = ArrowObserver(struct, expect(before, wanted), "batch")
@@ -58,14 +58,14 @@ def rows_of(
 )
 def test_a_shallower_element_is_wrapped_where_it_stands(value: Any, expected: dict[str, Any]) -> None:
     struct, batch = record_columns([{"a": value}])
-    assert rows_of(batch, struct, Schema(), Settings())[1] == [expected]
+    assert rows_of(batch, struct, Schema(), TableSettings())[1] == [expected]
 
 
 def test_beside_deeper_elements_too() -> None:
     """A column that does not take those has the others where they stand; the whole waits, for a part would not tell
     how deep it stood."""
     table = written("a: string[2]")
-    wanted = Settings(beyond="rest", max_columns=1)
+    wanted = TableSettings(beyond="rest", max_columns=1)
     struct, batch = record_columns([{"a": ["x", [[1.5]]]}])
     table, (row,) = rows_of(batch, struct, table, wanted)
     assert row == {"a": [["x"], None], "_rest": {"a": '["x",[[1.5]]]'}}
@@ -92,7 +92,7 @@ def test_rows_hold_records_of_any_depth(
     batches: list[list[dict[str, Any]]], most: int, new_fields: str
 ) -> None:
     """In columns, or in the rest."""
-    wanted = Settings(max_columns=most, beyond="rest", contract=contract(new_fields=new_fields))
+    wanted = TableSettings(max_columns=most, beyond="rest", fields=field_settings(new_fields=new_fields))
     table = Schema()
     for records in batches:
         struct, batch = record_columns(records)
@@ -104,7 +104,7 @@ def test_rows_hold_records_of_any_depth(
 
 
 LONGS, TEXTS = Map(STRING, LONG), Map(STRING, STRING)
-LIMITED, ROOMIER = (Settings(max_columns=n, beyond="rest") for n in (1, 3))
+LIMITED, ROOMIER = (TableSettings(max_columns=n, beyond="rest") for n in (1, 3))
 CASES: dict[str, tuple[list[Type], list[Any]]] = {
     "maps, and lists of maps": ([LONGS, List(LONGS)], [{"k": 1}, [{"n": 2}, None, {"o": 3, "p": 4}], {"l": None}]),
     "maps of longs, and of texts": ([LONGS, TEXTS], [{"k": 1}, {"j": "x"}, {"k": 2}]),
@@ -122,8 +122,8 @@ CASES: dict[str, tuple[list[Type], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("wanted", [Settings(), LIMITED, ROOMIER], ids=["", "1", "3"])
-def test_unions(case: str, wanted: Settings) -> None:
+@pytest.mark.parametrize("wanted", [TableSettings(), LIMITED, ROOMIER], ids=["", "1", "3"])
+def test_unions(case: str, wanted: TableSettings) -> None:
     """A column for each of the types, every value in one of them, and none in another record's row."""
     types, values = CASES[case]
     struct = Struct((Field("id", LONG), *(Field("a", type_) for type_ in types)))
@@ -159,7 +159,7 @@ def test_maps_of_values_of_several_types_wait_whole(others: list[Type]) -> None:
 @pytest.mark.parametrize("new_fields", ["add", "hold"])
 def test_a_struct_that_turned_out_to_be_a_map_takes_typed_structs(most: int, new_fields: str) -> None:
     table = written("b: {a: long}, b_map_long@b: map<string, long>")
-    wanted = Settings(max_columns=most, beyond="rest", contract=contract(new_fields=new_fields))
+    wanted = TableSettings(max_columns=most, beyond="rest", fields=field_settings(new_fields=new_fields))
     type_ = Struct((Field("a", STRING), Field("c", LONG)))
     batch = pa.RecordBatch.from_arrays([pa.array([{"a": "x", "c": 5}], arrow_type(type_))], ["b"])
     table, (row,) = rows_of(batch, Struct((Field("b", type_),)), table, wanted)
@@ -180,7 +180,7 @@ def test_maps_of_lists_of_several_types_as_text() -> None:
 
 def test_a_variant_of_lists_of_mixed_depth() -> None:
     struct, batch = record_columns([{"a": [1, ["x"]]}, {"a": ["y"]}])
-    table, rows = rows_of(batch, struct, Schema(Struct((Field("a", VARIANT),))), Settings())
+    table, rows = rows_of(batch, struct, Schema(Struct((Field("a", VARIANT),))), TableSettings())
     assert [f.name for f in table.struct.fields] == ["a"]
     found = [VariantVal(row["a"]["value"], row["a"]["metadata"]).toPython() for row in rows]
     assert found == [[1, ["x"]], ["y"]]

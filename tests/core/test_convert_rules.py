@@ -22,7 +22,7 @@ from driftline.core.planning.plan import Conflict, Plan, by_name
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
@@ -39,13 +39,13 @@ class Lines:
 
     lines: Sequence[bytes]
     schema: Schema
-    settings: Settings
-    judge: AdmissionCheck | None = None
+    settings: TableSettings
+    check: AdmissionCheck | None = None
     values: ExpectedField | None = None
     repeats: bool = False
 
     def observer(self) -> JsonObserver:
-        return JsonObserver(self.expected, self.settings, self.judge)
+        return JsonObserver(self.expected, self.settings, self.check)
 
     def observe(self) -> Observed:
         observer = self.observer()
@@ -61,8 +61,8 @@ class Lines:
     def expected(self) -> ExpectedField:
         return self.values or expect(self.schema, self.settings)
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
-        return replace(self, judge=judge)
+    def refusing(self, check: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
+        return replace(self, check=check)
 
     def records(self) -> tuple[list[dict[str, object]], list[str]]:
         """The accepted records, and the reasons for the others."""
@@ -76,7 +76,7 @@ class Lines:
             except Malformed as error:
                 reasons.append(str(error))
                 continue
-            why = observer.look(line, "batch", number) if self.judge else None
+            why = observer.inspect(line, "batch", number) if self.check else None
             if why is None:
                 records.append(record)
             else:
@@ -91,7 +91,7 @@ class Table:
     schema: Schema
     rows: list[pa.RecordBatch] = field(default_factory=list)
 
-    def ingest(self, lines: Sequence[bytes], settings: Settings) -> list[str]:
+    def ingest(self, lines: Sequence[bytes], settings: TableSettings) -> list[str]:
         """Takes the batch; returns why records were not taken."""
         scan: Any = Lines(lines, self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None, self.lossy)
@@ -105,7 +105,7 @@ class Table:
         self.schema, self.rows = planned.schema, [*self.rows, made]
         return reasons
 
-    def rewritten(self, rows: pa.RecordBatch, planned: Plan, settings: Settings) -> pa.RecordBatch:
+    def rewritten(self, rows: pa.RecordBatch, planned: Plan, settings: TableSettings) -> pa.RecordBatch:
         """The old rows in the new schema: what the format does in metadata, and what it takes a rewrite for."""
         before, after = planned.before.struct, planned.schema.struct
         return Converter(after, by_name(before, after), settings).of_arrow(rows, before, json=False)
@@ -115,7 +115,7 @@ class Table:
         for change in planned.rewrites:
             try:
                 for rows in self.rows:
-                    self.rewritten(rows, planned, Settings())
+                    self.rewritten(rows, planned, TableSettings())
             except Lost:
                 out.append(change.path)
         return out
@@ -146,7 +146,7 @@ def test_rule(case: Case) -> None:
 def test_declared_columns_get_the_same_values_wherever_batches_are_cut(case: Case) -> None:
     settings = from_properties(as_properties(case.settings))
     before = declared(case.declared) if case.declared else Schema()
-    names = {key for key, contract in settings.contract.fields.items() if contract.hint is not None}
+    names = {key for key, contract in settings.fields.fields.items() if contract.hint is not None}
     names |= {f.name for f in before.struct.fields}
     lines = [line.encode("utf-8", "surrogateescape") for batch in case.batches for line in batch]
     in_one, one_by_one = Table(before), Table(before)
@@ -222,7 +222,7 @@ def test_step_into_a_list_may_be_named_or_left_out_on_a_new_field_and_an_old_one
         settings = from_properties(as_properties(properties))
         new, old = Table(Schema()), Table(Schema())
         reasons = [new.ingest([line], settings) for line in LINES]
-        old.ingest(LINES[:1], Settings())
+        old.ingest(LINES[:1], TableSettings())
         reasons.append(old.ingest(LINES, settings))
         rows = [batch.to_pylist() for table in (new, old) for batch in table.rows]
         tables.append((columns(new.schema.struct), columns(old.schema.struct), rows, reasons))

@@ -41,7 +41,7 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
@@ -70,7 +70,7 @@ def records_of(lines: list[bytes]) -> tuple[list[dict[str, object]], list[dict[s
     return records, others
 
 
-def planned_of(lines: list[bytes], schema: Schema, wanted: Settings) -> Plan | None:
+def planned_of(lines: list[bytes], schema: Schema, wanted: TableSettings) -> Plan | None:
     seen = observed(lines, expect(schema, wanted), wanted.dates)
     planned = plan(schema, seen.shape, wanted)
     return planned if planned.schema.struct.fields and not planned.conflicts else None
@@ -80,7 +80,7 @@ def planned_of(lines: list[bytes], schema: Schema, wanted: Settings) -> Plan | N
 @given(batches(), SCHEMAS, DATES)
 @settings(max_examples=150, deadline=None)
 def test_rows_hold_their_records(lines: list[bytes], schema: Schema, dates: str) -> None:
-    wanted = Settings(dates=dates)
+    wanted = TableSettings(dates=dates)
     planned = planned_of(lines, schema, wanted)
     if planned is None:
         return
@@ -123,14 +123,16 @@ TABLES = st.sampled_from(
 def test_objects_without_values_decide_no_column(values: list[str], type_: Type | None) -> None:
     schema = Schema(Struct((Field("f", type_),)) if type_ else Struct())
     lines = [f'{{"f": {value}}}'.encode() for value in values]
-    planned = planned_of(lines, schema, Settings())
-    bare = planned_of([json.dumps(_bare(json.loads(line))).encode() for line in lines], schema, Settings())
+    planned = planned_of(lines, schema, TableSettings())
+    bare = planned_of(
+        [json.dumps(_bare(json.loads(line))).encode() for line in lines], schema, TableSettings()
+    )
     if planned is None or bare is None:
         assert planned == bare
         return
     assert types_of(planned.schema) == types_of(bare.schema)
     records, others = records_of(lines)
-    rows = Converter(planned.schema.struct, planned.route, Settings()).of_json(records)
+    rows = Converter(planned.schema.struct, planned.route, TableSettings()).of_json(records)
     columns = TableStruct.of(planned.schema.struct)
     for row, record in zip(plain(rows, planned.schema.struct), others, strict=True):
         assert differences(columns, row, record, ValueSettings()) == []
@@ -239,7 +241,7 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
         planned = plan(table, observer.result().shape)
         assert not planned.conflicts
         table = planned.schema
-        rows = Converter(table.struct, planned.route, Settings()).of_arrow(batch, struct, json=False)
+        rows = Converter(table.struct, planned.route, TableSettings()).of_arrow(batch, struct, json=False)
         rows.validate(full=True)
         columns = TableStruct.of(table.struct)
         for row, record in zip(plain(rows, table.struct), plain(batch, struct), strict=True):
@@ -251,7 +253,7 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
 @settings(max_examples=150, deadline=None)
 def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: str) -> None:
     """Lines of the usual types, parsed by Arrow, give the rows that the same lines give one by one."""
-    wanted = Settings(dates=dates)
+    wanted = TableSettings(dates=dates)
     planned = planned_of(lines, Schema(), wanted)
     if planned is None:
         return
@@ -259,7 +261,7 @@ def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: st
     observer = JsonObserver(
         expect(planned.schema, wanted),
         wanted,
-        usual=lambda shape: limited(shape, usual, valueless, wanted.contract),
+        usual=lambda shape: limited(shape, usual, valueless, wanted.fields),
     )
     others = {place for place, _ in observer.feed(lines, "batch", 1)}
     taken = [line for number, line in enumerate(lines) if number not in others and line.strip()]
@@ -285,14 +287,14 @@ def read_json(text: bytes, usual: Struct) -> list[pa.RecordBatch]:
 def test_fields_without_a_value_need_no_look_of_their_own() -> None:
     """Fields that hold `{}` and `[]` alone have no column, and the parser skips them, at any depth."""
     line = b'{"id": 1, "a": {}, "b": [], "c": {"x": 1, "y": []}, "d": [{"x": 1, "y": {}}]}'
-    planned = planned_of([line], Schema(), Settings())
+    planned = planned_of([line], Schema(), TableSettings())
     assert planned is not None
     usual, valueless = usual_struct(planned.route), valueless_keys([planned.route])
     assert valueless == {"a": None, "b": None, "c": {"y": None}, "d": {"y": None}}
     observer = JsonObserver(
-        expect(planned.schema, Settings()),
-        Settings(),
-        usual=lambda shape: limited(shape, usual, valueless, Settings().contract),
+        expect(planned.schema, TableSettings()),
+        TableSettings(),
+        usual=lambda shape: limited(shape, usual, valueless, TableSettings().fields),
     )
     observer.feed([line] * 100, "batch", 1)
     assert observer.feed([line], "batch", 101) == []

@@ -17,8 +17,8 @@ from driftline.convert.variants import variants
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -66,11 +66,11 @@ def test_what_typed_sources_bring() -> None:
 def ingested(*lines: str) -> tuple[dict[str, str], pa.RecordBatch]:
     """The columns that a batch makes in a table with VARIANT columns, and its rows."""
     schema = Schema(Struct((Field("v", VARIANT, 2), Field("l", List(VARIANT, 4), 3))))
-    observer = JsonObserver(expect(schema), Settings())
+    observer = JsonObserver(expect(schema), TableSettings())
     observer.feed([line.encode() for line in lines], "batch", 1)
-    planned = plan(schema, observer.result().shape, Settings())
+    planned = plan(schema, observer.result().shape, TableSettings())
     made = {".".join(change.path): str(change.column.type) for change in planned.changes}  # type: ignore[attr-defined]
-    converter = Converter(planned.schema.struct, planned.route, Settings())
+    converter = Converter(planned.schema.struct, planned.route, TableSettings())
     return made, converter.of_json([parse(line.encode()) for line in lines])
 
 
@@ -107,13 +107,13 @@ HIDDEN = [("v", "secret"), ("v", "in", "secret"), ("v", "all", "secret"), ("n", 
 def test_what_is_excluded_enters_no_variant() -> None:
     """Below one, in lists too, whether records come as they are parsed or as columns."""
     schema = Schema(Struct((Field("v", VARIANT, 2),)))
-    settings = Settings(contract=contract(paths=OfPaths(exclude=HIDDEN)))
+    settings = TableSettings(fields=field_settings(paths=OfPaths(exclude=HIDDEN)))
     record = parse(LINE)
     typed = pa.RecordBatch.from_pylist([json.loads(LINE), {"v": None}]).select(["v"])
     declared = Declared(typed.schema)
     observer = JsonObserver(expect(schema, settings), settings)
     observer.feed([LINE], "batch", 1)
-    shape = without_excluded(observer.result().shape, settings.contract)
+    shape = without_excluded(observer.result().shape, settings.fields)
     planned = plan(schema, shape, settings)
     converter = Converter(planned.schema.struct, planned.route, settings)
     expected = {"a": 1, "in": [{"b": 4}], "all": {}}

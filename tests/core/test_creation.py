@@ -9,14 +9,14 @@ from driftline.core.history.entries import Version, partition_text, sort_text
 from driftline.core.schema.definition import Definition
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.properties import as_properties, creation, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DriftlineError, UsageError
 
 BATCH = "at: timestamp, id: long, name: string, a: {b: long}"
 
 
-def made(batch: str, settings: Settings | None = None, **asked: str) -> Definition:
-    settings = settings or Settings()
+def made(batch: str, settings: TableSettings | None = None, **asked: str) -> Definition:
+    settings = settings or TableSettings()
     schema = drift(batch, settings=settings).schema
     return Creation(**asked).definition("shop.orders", Definition(), schema, settings, None)
 

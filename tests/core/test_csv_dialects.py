@@ -19,7 +19,7 @@ from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.core.settings.csv import NONE, Dialect
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source
@@ -167,19 +167,19 @@ def test_quotes_are_told_where_they_alone_make_the_rows_even(tmp_path: Path) -> 
 
 def test_quoted_decimal_commas_between_commas_are_hinted_at(tmp_path: Path) -> None:
     file = put(tmp_path, 'id,de\n1,"32.383,63"\n2,"1.234,50"\n')
-    (hint,) = CsvFiles(SPARK, [str(file)], strings=False)(ExpectedField(), Settings()).notes
+    (hint,) = CsvFiles(SPARK, [str(file)], strings=False)(ExpectedField(), TableSettings()).notes
     assert hint.startswith("--thousands . would make de numeric")
     (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
         ExpectedField(), from_properties(as_properties({"thousands": "."}))
     ).readers
     assert [str(f.type) for f in reader.struct.fields] == ["long", "double"]
     lists = put(tmp_path, 'id,n\n1,"1,234"\n2,"5,678"\n')
-    assert CsvFiles(SPARK, [str(lists)], strings=False)(ExpectedField(), Settings()).notes == []
+    assert CsvFiles(SPARK, [str(lists)], strings=False)(ExpectedField(), TableSettings()).notes == []
 
 
 def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, SAMPLE, "utf-16-le"))], strings=False)
-    first, second = files(ExpectedField(), Settings()).notes
+    first, second = files(ExpectedField(), TableSettings()).notes
     assert first.startswith("detected --delimiter ';' --encoding utf-16-le in ")
     assert second.startswith("--decimal , would make Preis numeric")
     said = from_properties(as_properties({"delimiter": ";", "encoding": "UTF-16LE", "decimal": ","}))
@@ -187,7 +187,7 @@ def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     (reader,) = found.readers
     assert found.notes == [] and [str(f.type) for f in reader.struct.fields] == ["string", "double"]
     default = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n"))], strings=False)
-    assert default(ExpectedField(), Settings()).notes == []
+    assert default(ExpectedField(), TableSettings()).notes == []
 
 
 def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
     notes = []
     for text in ('{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "{a},{b}\n1,2\n", '{"a": 1'):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
-        found = files(ExpectedField(), Settings())
+        found = files(ExpectedField(), TableSettings())
         notes.append([note for note in found.notes if note.endswith("if it is JSON, pass --format json")])
     assert list(map(len, notes)) == [1, 0, 0]
 

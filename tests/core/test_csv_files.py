@@ -12,7 +12,7 @@ import pytest
 
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.core.settings.csv import Dialect
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.files import text as text_files
 from driftline.observe.expect import ExpectedField
@@ -133,8 +133,8 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
             SPARK, [str(csv(tmp_path, text, f"{i}.csv")) for i, text in enumerate(texts)], strings=False
         )
         known = ExpectedField(fields={"amount": ExpectedField(frozenset({amount}))})
-        found = fitted(SPARK, FoundCsv((), written=readers), known, Settings())
-        assert fitted(SPARK, found, known, Settings()) is found
+        found = fitted(SPARK, FoundCsv((), written=readers), known, TableSettings())
+        assert fitted(SPARK, found, known, TableSettings()) is found
         assert [[f.name for f in reader.struct.fields] for reader in found.readers] == [["amount", "b"]]
         return [str(f.type) for reader in found.readers for f in reader.struct.fields]
 
@@ -157,7 +157,7 @@ def test_a_text_stays_as_it_is_written_where_the_table_has_a_string_column_alone
     def types(*known: Primitive) -> list[str]:
         names = ("version", "paid", "at", "id")
         expected = ExpectedField(fields={name: ExpectedField(frozenset(known)) for name in names})
-        (reader,) = fitted(SPARK, found, expected, Settings()).readers
+        (reader,) = fitted(SPARK, found, expected, TableSettings()).readers
         return [str(f.type) for f in reader.struct.fields]
 
     assert types() == types(DOUBLE, STRING) == ["double", "boolean", "timestamp_ntz", "long"]

@@ -8,14 +8,14 @@ import pytest
 
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
-from driftline.core.schema.types import LONG, Place, Schema
+from driftline.core.schema.types import LONG, Schema, SourceLocation
 from driftline.core.support import gc_paused
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
 
 
 def _wide(columns: int) -> RecordShape:
-    places = [Place("file", 1, i) for i in range(columns)]
+    places = [SourceLocation("file", 1, i) for i in range(columns)]
     return RecordShape({f"c{p.position}": FieldShape(p, {Facet(0, LONG): Profile(p)}) for p in places})
 
 

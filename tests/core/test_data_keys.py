@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.planning.maps import KeyForm, look
+from driftline.core.planning.maps import KeyForm, key_form
 
 LOOKS = {
     KeyForm.sure: """
@@ -29,12 +29,12 @@ LOOKS = {
     ("key", "kind"), [(key, kind) for kind, keys in LOOKS.items() for key in keys.split()]
 )
 def test_a_key_looks_like(key: str, kind: KeyForm) -> None:
-    assert look(key) is kind
+    assert key_form(key) is kind
 
 
 def test_the_empty_key_is_neither_for_nor_against() -> None:
-    assert look("") is KeyForm.neutral
+    assert key_form("") is KeyForm.neutral
 
 
 def test_no_name_of_a_field_is_as_long_as_a_text() -> None:
-    assert look("lorem ipsum " * 100) is KeyForm.sure
+    assert key_form("lorem ipsum " * 100) is KeyForm.sure

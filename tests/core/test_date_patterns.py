@@ -98,7 +98,7 @@ def test_what_no_pattern_can_be_is_one_sentence(hint: str) -> None:
 
 def test_a_hint_with_a_pattern_is_kept_with_the_field() -> None:
     settings = from_properties(as_properties({"hints": {"a.b": 'timestamp("dd/MM/yyyy HH:mm")'}}))
-    field = settings.contract.of("a").of("b")
+    field = settings.fields.of("a").of("b")
     assert field.hint == TIMESTAMP_NTZ
     assert field.pattern == DatePattern.of("dd/MM/yyyy HH:mm", TIMESTAMP_NTZ)
 

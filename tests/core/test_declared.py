@@ -14,7 +14,7 @@ from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
@@ -40,7 +40,7 @@ def table_of(array: pa.Array) -> tuple[dict[str, str], list[dict[str, Any]]]:
     seen, batch, declared = observed(array, Schema())
     planned = plan(Schema(), seen.shape)
     struct = planned.schema.struct
-    rows = Converter(struct, planned.route, Settings()).of_arrow(batch, declared.struct, json=False)
+    rows = Converter(struct, planned.route, TableSettings()).of_arrow(batch, declared.struct, json=False)
     rows.validate(full=True)
     return {f.name: str(f.type) for f in struct.fields}, rows.to_pylist()
 
@@ -219,7 +219,7 @@ def test_files_of_several_schemas_make_one_table() -> None:
     seen = [observed(array, Schema()) for array in ONE_BATCH]
     planned = plan(Schema(), merge_observations(one for one, _, _ in seen).shape)
     assert not planned.conflicts
-    converter = Converter(planned.schema.struct, planned.route, Settings())
+    converter = Converter(planned.schema.struct, planned.route, TableSettings())
     for array, (_, batch, declared) in zip(ONE_BATCH, seen, strict=True):
         rows = converter.of_arrow(batch, declared.struct, json=False)
         rows.validate(full=True)

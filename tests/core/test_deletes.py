@@ -16,7 +16,7 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.readers.columnar.parquet import PartReader, ReaderPart
@@ -32,7 +32,7 @@ SETTINGS = from_properties(
 )
 
 
-def filter_of(settings: Settings, schema: Schema | None = None) -> DeleteFilter:
+def filter_of(settings: TableSettings, schema: Schema | None = None) -> DeleteFilter:
     deletes = DeleteFilter.of(AdmissionTerms(expect(schema or Schema(), settings), settings))
     assert deletes is not None
     return deletes
@@ -94,7 +94,7 @@ def test_a_delete_has_what_a_column_requires() -> None:
 
 
 def test_without_a_condition_nothing_is_looked_for() -> None:
-    for settings in (Settings(), from_properties(as_properties({"key": "id"}))):
+    for settings in (TableSettings(), from_properties(as_properties({"key": "id"}))):
         assert DeleteFilter.of(AdmissionTerms(expect(Schema(), settings), settings)) is None
 
 

@@ -16,8 +16,8 @@ from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -52,12 +52,12 @@ VALUES = (
 RECORDS = st.fixed_dictionaries({}, optional=dict.fromkeys(["a", "b", "c", 'q"\\', "é"], VALUES))
 
 
-def rows_of(lines: Sequence[bytes], settings: Settings) -> tuple[list[str], list[str]]:
+def rows_of(lines: Sequence[bytes], settings: TableSettings) -> tuple[list[str], list[str]]:
     """The rows of lines that the decoder has seen before; and the same, each record on its own."""
     known = expect(Schema(), settings)
     observer = JsonObserver(known, settings)
     observer.feed(lines, "batch", 1)
-    shape = without_excluded(observer.result().shape, settings.contract)
+    shape = without_excluded(observer.result().shape, settings.fields)
     planned = plan(Schema(), shape, settings)
     if not planned.schema.struct.fields:
         return [], []
@@ -75,15 +75,17 @@ def shown(rows: pa.RecordBatch) -> list[str]:
     st.lists(RECORDS, min_size=1, max_size=8),
     st.sampled_from(
         [
-            Settings(),
-            Settings(contract=contract(paths=OfPaths(exclude=[("a",), ("b", "a")]))),
-            Settings(max_columns=3, beyond="rest"),
-            Settings(max_fields=1, beyond="rest"),
-            Settings(contract=contract(paths=OfPaths(hints={("a", "b"): Primitive("variant")}))),
+            TableSettings(),
+            TableSettings(fields=field_settings(paths=OfPaths(exclude=[("a",), ("b", "a")]))),
+            TableSettings(max_columns=3, beyond="rest"),
+            TableSettings(max_fields=1, beyond="rest"),
+            TableSettings(fields=field_settings(paths=OfPaths(hints={("a", "b"): Primitive("variant")}))),
         ]
     ),
 )
-def test_records_taken_apart_are_as_one_by_one(records: list[dict[str, Any]], settings: Settings) -> None:
+def test_records_taken_apart_are_as_one_by_one(
+    records: list[dict[str, Any]], settings: TableSettings
+) -> None:
     by_field, alone = rows_of([json.dumps(record).encode() for record in records], settings)
     assert by_field == alone
 
@@ -106,7 +108,7 @@ def test_what_did_not_drift_is_not_read_one_by_one(
         pytest.fail(f"{line!r} is read whole")
 
     monkeypatch.setattr(json_rows, "parse", never)
-    by_field, alone = rows_of(lines, Settings())
+    by_field, alone = rows_of(lines, TableSettings())
     assert by_field == alone
 
 
@@ -117,7 +119,7 @@ def test_a_line_with_a_number_that_a_double_does_not_tell_is_read_by_itself(
     lines = [b'{"d": 0.5, "n": 7}'] * 9 + [b'{"d": 0.5, "n": "x"}', doubtful]
     read: list[bytes] = []
     monkeypatch.setattr(json_rows, "parse", lambda line: read.append(line) or parse(line))
-    by_field, alone = rows_of(lines, Settings())
+    by_field, alone = rows_of(lines, TableSettings())
     assert by_field == alone
     assert read == [doubtful]
 
@@ -136,7 +138,7 @@ def test_of_records_in_records_only_the_value_that_drifted_is_read_by_itself(
     monkeypatch.setattr(
         json_rows, "parse_values", lambda texts: read.extend(map(bytes, texts)) or parse_values(texts)
     )
-    by_field, alone = rows_of(lines, Settings())
+    by_field, alone = rows_of(lines, TableSettings())
     assert by_field == alone
     assert sorted(read) == [b'"7"', b'"text"', b'["q"]', b"[8]", b'{"k": {}}']
 
@@ -147,21 +149,21 @@ def test_what_the_first_lines_hold_need_not_be_looked_at_again(
 ) -> None:
     """Two parts of a file, in one task: as if each was observed by an observer of its own."""
     lines = [json.dumps(record).encode() for record in records]
-    known = expect(Schema(), Settings())
+    known = expect(Schema(), TableSettings())
 
     def seen_in(lines: Sequence[bytes], line: int) -> Observation:
-        observer = JsonObserver(known, Settings())
+        observer = JsonObserver(known, TableSettings())
         observer.feed(lines, "batch", line)
         return observer.result()
 
     whole = seen_in(lines, 1)
     planned = plan(Schema(), whole.shape)
-    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, Settings()), whole)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, TableSettings()), whole)
     again = rows.beginning_with(seen_in(lines[:first], 1).shape).observer()
     parts = []
     for number, part in ((0, lines[:cut]), (cut, lines[cut:])):
         again.feed(part, "batch", 1)
-        parts.append(again.taken().shifted(number))
+        parts.append(again.drain().shifted(number))
     merged = merge_observations(parts)
     assert merged.tally == whole.tally
     assert merged.lines == whole.lines
@@ -173,18 +175,20 @@ def test_what_the_first_lines_hold_need_not_be_looked_at_again(
 def test_what_was_null_when_the_decoder_was_built_is_not_usual_later() -> None:
     """A key with a quote has all of its record checked in Python, by what was learnt of the others."""
     lines = [b'{"a": null, "q\\"": null, "c": true}', b'{"a": 9223372036854775808}']
-    by_field, alone = rows_of(lines, Settings())
+    by_field, alone = rows_of(lines, TableSettings())
     assert by_field == alone
 
 
 def test_what_drifts_builds_no_decoder_of_usual_values_anew() -> None:
     lines = [b'{"n": %d, "s": "x"}' % i for i in range(5)]
     lines += [b'{"n": "7", "s": "x"}', b'{"n": {"k": 1}, "s": "x"}', b'{"n": [1], "s": "x"}'] * 200
-    known = expect(Schema(), Settings())
-    observer = JsonObserver(known, Settings())
+    known = expect(Schema(), TableSettings())
+    observer = JsonObserver(known, TableSettings())
     observer.feed(lines, "batch", 1)
-    planned = plan(Schema(), observer.result().shape, Settings())
-    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, Settings()), observer.result())
+    planned = plan(Schema(), observer.result().shape, TableSettings())
+    rows = JsonRows.of(
+        planned, planned.schema.struct, AdmissionTerms(known, TableSettings()), observer.result()
+    )
     watching = rows.observer()
     watching.feed(lines[:5], "batch", 1)
     usual = watching.fields
@@ -195,17 +199,17 @@ def test_what_drifts_builds_no_decoder_of_usual_values_anew() -> None:
 def test_numbers_and_strings_keep_their_places_whatever_their_types() -> None:
     records = [{"n": [-1, 7, 1.5, 0]}, {"s": ["2024-01-31", "x", "7"]}]
     lines = [json.dumps(record).encode() for record in records]
-    observer = JsonObserver(expect(Schema(), Settings()), Settings())
+    observer = JsonObserver(expect(Schema(), TableSettings()), TableSettings())
     observer.feed(lines, "batch", 1)
     planned = plan(Schema(), observer.result().shape)
-    rows = Converter(planned.schema.struct, planned.route, Settings())
+    rows = Converter(planned.schema.struct, planned.route, TableSettings())
     made = rows.of_json([parse(line) for line in lines]).to_pylist()
     assert made == [{"n": [-1.0, 7.0, 1.5, 0.0], "s": None}, {"n": None, "s": ["2024-01-31", "x", "7"]}]
     alone = b'{"n": [-1, 7, -3]}'
-    observer = JsonObserver(expect(Schema(), Settings()), Settings())
+    observer = JsonObserver(expect(Schema(), TableSettings()), TableSettings())
     observer.feed([alone], "batch", 1)
     planned = plan(Schema(), observer.result().shape)
-    assert Converter(planned.schema.struct, planned.route, Settings()).of_json(
+    assert Converter(planned.schema.struct, planned.route, TableSettings()).of_json(
         [parse(alone)]
     ).to_pylist() == [{"n": [-1, 7, -3]}]
 
@@ -213,11 +217,11 @@ def test_numbers_and_strings_keep_their_places_whatever_their_types() -> None:
 def test_a_drifted_value_is_no_default() -> None:
     table = Schema(Struct((Field("n", LONG, 1, write_default=5),)))
     lines = [b'{"n": 1}'] * 3 + [b'{"n": "x"}', b"{}"]
-    known = expect(table, Settings())
-    observer = JsonObserver(known, Settings())
+    known = expect(table, TableSettings())
+    observer = JsonObserver(known, TableSettings())
     observer.feed(lines, "batch", 1)
     planned = plan(table, observer.result().shape)
-    terms = AdmissionTerms(known, Settings())
+    terms = AdmissionTerms(known, TableSettings())
     rows = JsonRows.of(planned, planned.schema.struct, terms, observer.result())
     made = by_whole_columns(rows, lines, pa.RecordBatch.to_pylist)
     assert [row["n"] for row in made] == [1, 1, 1, None, 5]

@@ -43,7 +43,7 @@ from driftline.core.schema.types import (
     fixed,
 )
 from driftline.core.settings.properties import from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import CatalogDatabase
@@ -312,10 +312,10 @@ def test_typed_values_go_into_a_column_that_duckdb_made(
     schema = Schema(Struct((Field("a", types.read_type(type_), 1),)))
     declared = Declared(pa.schema({"a": values.type}))
     columns = declared.read([values])
-    observer = ArrowObserver(declared.struct, expect(schema, Settings()), "batch")
+    observer = ArrowObserver(declared.struct, expect(schema, TableSettings()), "batch")
     observer.feed(columns)
-    planned = plan(schema, observer.result().shape, Settings())
-    converter = Converter(planned.schema.struct, planned.route, Settings())
+    planned = plan(schema, observer.result().shape, TableSettings())
+    converter = Converter(planned.schema.struct, planned.route, TableSettings())
     rows = converter.of_arrow(columns, declared.struct, json=False)
     assert rows.column("a").to_pylist() == held
     assert {str(f.type) for f in planned.schema.struct.fields[1:]} == beside

@@ -49,7 +49,7 @@ def read(message: Any, keyed: RowKey) -> tuple[list[Event] | str, dict[str, int]
     )
     assert set(places) <= {0}
     refused = [text.why for text in texts if isinstance(text, RefusedText)]
-    return refused[0] if refused else [json.loads(text) for text in texts], dict(unwrapper.marks)
+    return refused[0] if refused else [json.loads(text) for text in texts], dict(unwrapper.control_messages)
 
 
 def checked(message: Any, keyed: RowKey) -> list[Event] | str:
@@ -249,7 +249,7 @@ def test_messages_of_a_topic_have_their_keys_and_keep_their_places() -> None:
     assert (reject["offset"], reject["key"], json.loads(reject["raw"])["op"]) == (4, "5", "y")
     assert reject["reason"].startswith("op 'y' is none")
     seen = task.observed()
-    assert (seen.tally.records, seen.tally.marks) == (4, {"tombstone": 1, "heartbeat": 1})
+    assert (seen.tally.records, seen.tally.control_messages) == (4, {"tombstone": 1, "heartbeat": 1})
     assert seen.shape.fields.keys() == {"id", "_change"}
 
 

@@ -9,7 +9,7 @@ from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Place, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, SourceLocation, Struct
 from driftline.ingest.result import Result
 from driftline.report.findings import findings, github, junit, schema_changes
 
@@ -19,12 +19,12 @@ def because(rule, sample="", place=None, why=""):
 
 
 CHANGES = (
-    AddColumn((), Field("coupon", STRING), because("first-sight", "SPRING", Place("in/b.jsonl", 4))),
+    AddColumn((), Field("coupon", STRING), because("first-sight", "SPRING", SourceLocation("in/b.jsonl", 4))),
     AddColumn((), Field("box", Struct((Field("w", LONG),))), because("first-sight")),
     AddColumn(("box",), Field("w", LONG), because("first-sight"), within=True),
     AddColumn(
         (), Field("total_string", STRING, doc="upsolver_evolved_from:total"),
-        because("sibling", "7,50 EUR", Place("in/b.jsonl", 2), "string does not fit the field's columns: double"),
+        because("sibling", "7,50 EUR", SourceLocation("in/b.jsonl", 2), "string does not fit the field's columns: double"),
     ),
     AddColumn((), Field("by_day", Map(STRING, LONG)), because("map")),
     WidenColumn(("size",), DOUBLE, because("widen-in-place")),
@@ -36,7 +36,7 @@ CONFLICT = Conflict(
     Facet(0, STRING),
     "the policy is strict (preserve adds columns)",
     "x",
-    Place("in/b.jsonl", 7),
+    SourceLocation("in/b.jsonl", 7),
 )
 RESULT = Result(
     "shop.orders", "b1", 9, 7, 2,
@@ -70,7 +70,7 @@ def test_each_change_is_of_one_kind():
 
 
 def test_value_that_is_refused_in_several_files_is_annotated_in_each():
-    conflict = replace(CONFLICT, elsewhere=(Place("in/c.jsonl", 1), Place("in/d.jsonl", 2)))
+    conflict = replace(CONFLICT, elsewhere=(SourceLocation("in/c.jsonl", 1), SourceLocation("in/d.jsonl", 2)))
     found = [one for one in findings(replace(RESULT, conflicts=(conflict,))) if one.path == "debug"]
     assert [(one.file, one.line, one.sample) for one in found] == [
         ("in/b.jsonl", 7, "x"),

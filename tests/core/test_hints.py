@@ -29,8 +29,8 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     Field,
     Map,
-    Place,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     peel,
@@ -219,13 +219,15 @@ def test_hints_at_messages_in_an_envelope(envelope: str) -> None:
         if "." in path:
             continue
         inside = {
-            name.partition(".")[2]: FieldShape(Place(), {Facet(0, STRING): Profile(Place())})
+            name.partition(".")[2]: FieldShape(
+                SourceLocation(), {Facet(0, STRING): Profile(SourceLocation())}
+            )
             for name in SIGNS[envelope]
             if name.startswith(f"{path}.")
         }
         record = RecordShape(inside) if sort in (OBJECT, LIST) else None
         facet = Facet(int(sort == LIST), kinds.get(sort, RECORD))
-        shape.fields[path] = FieldShape(Place(), {facet: Profile(Place(), record=record)})
+        shape.fields[path] = FieldShape(SourceLocation(), {facet: Profile(SourceLocation(), record=record)})
     (note,) = envelope_note(shape)
     row_key = from_properties({**KEYED, **pasted_from(note)}).row_key
     assert row_key is not None and row_key.envelope == envelope
@@ -241,8 +243,8 @@ def test_hints_at_encoded_values(name: str, sample: str, unit: str | None) -> No
     """The flags go through a shell as they stand."""
     settings = from_properties({**KEYED, "driftline.envelope": "debezium"})
     assert settings.row_key is not None
-    profile = Profile(Place(), sample)
-    shape = RecordShape({name: FieldShape(Place(), {Facet(0, LONG): profile})})
+    profile = Profile(SourceLocation(), sample)
+    shape = RecordShape({name: FieldShape(SourceLocation(), {Facet(0, LONG): profile})})
     (note,) = encoded_notes(shape, settings.row_key, lambda _: False)
     flags = shlex.split(
         note.partition("make the table with ")[2].removesuffix(", or have the connector send schemas")
@@ -253,7 +255,7 @@ def test_hints_at_encoded_values(name: str, sample: str, unit: str | None) -> No
     made = from_properties(
         as_properties({**{f"hints.{path}": type_ for path, type_ in hinted.items()}, **units})
     )
-    contract = made.contract.at((name,))
+    contract = made.fields.at((name,))
     assert contract.hint == TIMESTAMP and contract.epoch_unit == unit
 
 

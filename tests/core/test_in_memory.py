@@ -24,8 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import DataError, UsageError
-from driftline.sources.given import paths_or_rows
 from driftline.sources.in_memory import record_columns, written
+from driftline.sources.inputs import paths_or_rows
 from driftline.verify import in_memory
 
 

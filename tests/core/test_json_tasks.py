@@ -14,8 +14,8 @@ from core.tasks import observe_splits, run
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
-from driftline.core.settings.fields import Contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
@@ -23,7 +23,7 @@ from driftline.observe.walk import MANY_KEYS
 from driftline.readers import task as shares
 from driftline.readers.json.rows import JsonRows, LineTask, Run, SplitReader, weight
 from driftline.readers.json.splits import ObservedSplits, Share, Split, splits_of, together
-from driftline.readers.task import AdmissionTerms, gathered
+from driftline.readers.task import AdmissionTerms, group_parts
 from driftline.sources import json_files as json_source
 
 FILES = {
@@ -61,10 +61,10 @@ def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytes
         run_of(*[b"f"] * 6),
         run_of(b"g"),
     ]
-    together = [[len(run.lines) for run in some] for some in gathered(runs, weight)]
+    together = [[len(run.lines) for run in some] for some in group_parts(runs, weight)]
     assert together == [[1, 2, 1], [1], [6], [1]]
-    assert [run for some in gathered(runs, weight) for run in some] == runs
-    assert list(gathered([], weight)) == []
+    assert [run for some in group_parts(runs, weight) for run in some] == runs
+    assert list(group_parts([], weight)) == []
 
 
 def test_what_begins_its_file_is_observed_together() -> None:
@@ -108,11 +108,15 @@ def test_what_the_first_lines_of_a_task_hold_has_its_place_though_its_lines_are_
     short.write_bytes(b'{"b": 2}\n{"c": 3}\n')
     _, second = Split(str(long), 0, 180).cut(90)
     parts = list(
-        observe_splits(expect(Schema(), Settings()), Settings(), [(1, second), (2, Split(str(short), 0, 18))])
+        observe_splits(
+            expect(Schema(), TableSettings()), TableSettings(), [(1, second), (2, Split(str(short), 0, 18))]
+        )
     )
     assert [part.first for part in parts] == [1, 2]
     whole = merge_observations([parts[0].observation.shifted(10), parts[1].observation])
-    assert {key: (Path(f.place.source).name, f.place.line) for key, f in whole.shape.fields.items()} == {
+    assert {
+        key: (Path(f.location.source).name, f.location.line) for key, f in whole.shape.fields.items()
+    } == {
         "b": ("a.jsonl", 11),
         "c": ("b.jsonl", 2),
     }
@@ -139,14 +143,14 @@ def test_files_together_are_what_each_is_alone(
         # That a key is missing counts for required columns alone, of which there is none.
         {key: replace(field, missing=False) for key, field in merged.shape.fields.items()}
     )
-    assert parts[0].observation.shape.fields["late"].place.line == 2
+    assert parts[0].observation.shape.fields["late"].location.line == 2
 
 
 def made(
     splits: list[Split], share: Share
 ) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[ObservedSplits]]:
     """The rows of a share, what is none with its place, and what was observed."""
-    settings, known = Settings(), expect(Schema(), Settings())
+    settings, known = TableSettings(), expect(Schema(), TableSettings())
     seen = whole(splits, settings)
     planned = plan(Schema(), seen.shape, settings)
     make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), seen)
@@ -157,7 +161,7 @@ def made(
     return rows, [(row["source"], row["line"], row["reason"]) for row in refused], reported.observed
 
 
-def whole(splits: list[Split], settings: Settings) -> Observation:
+def whole(splits: list[Split], settings: TableSettings) -> Observation:
     parts = observe_splits(expect(Schema(), settings), settings, list(enumerate(splits)))
     return merge_observations(part.observation for part in parts)
 
@@ -171,7 +175,7 @@ def test_a_task_that_meets_more_than_its_plan_covers_says_so_and_observes_to_the
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.jsonl").write_bytes(text)
         splits.append(Split(str(tmp_path / f"{number}.jsonl"), 0, len(text)))
-    settings, known = Settings(), expect(Schema(), Settings())
+    settings, known = TableSettings(), expect(Schema(), TableSettings())
     first = whole(splits[:1], settings)
     planned = plan(Schema(), first.shape, settings)
     terms = AdmissionTerms(known, settings)
@@ -189,7 +193,7 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     """
     words = {f"k/{i}": {"d": {f"w{'abcdefghij'[i % 10]}{i}": 1}} for i in range(MANY_KEYS)}
     line = json.dumps({"id": 1, "m": words}).encode()
-    settings = Settings(contract=Contract(maps="auto"))
+    settings = TableSettings(fields=FieldSettings(maps="auto"))
     known = expect(Schema(), settings)
     observer = JsonObserver(known, settings)
     observer.feed([line], "a", 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from driftline.core.schema.types import Place
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import SourceLocation
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
 from driftline.quarantine.pending import _Raw
@@ -45,18 +45,21 @@ def test_a_run_goes_on_over_gaps(offsets: list[int], partitions: list[int], runs
 
 def test_beyond_a_gap_each_record_has_its_own_offset() -> None:
     (run,) = _Values().runs(batch([3, 7, 9], values=[b'{"a": 1}', b"", b'{"a": ']))
-    observer = JsonObserver(ExpectedField(), Settings())
+    observer = JsonObserver(ExpectedField(), TableSettings())
     judged = observer.feed(run.lines, run.source, run.line)
-    assert [bad.place for bad in observer.result().tally.reasons] == [Place("t/0", 7), Place("t/0", 9)]
+    assert [bad.location for bad in observer.result().tally.reasons] == [
+        SourceLocation("t/0", 7),
+        SourceLocation("t/0", 9),
+    ]
     assert [run.reject(place, why).origin.offset for place, why in judged if why is not None] == [7, 9]
 
 
 def test_what_comes_later_does_not_hide_what_stood_before_a_gap() -> None:
-    observer = JsonObserver(ExpectedField(), Settings())
+    observer = JsonObserver(ExpectedField(), TableSettings())
     for offsets in ([8, 20], [21, 40], [10, 11]):
         observer.feed([b'{"a": 1}'] * 2, "t/0", offsets)
     seen = observer.result()
-    assert (seen.tally.records, seen.shape.fields["a"].place) == (6, Place("t/0", 8))
+    assert (seen.tally.records, seen.shape.fields["a"].location) == (6, SourceLocation("t/0", 8))
 
 
 def test_quarantined_records_of_a_file_are_one_run() -> None:

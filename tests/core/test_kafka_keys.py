@@ -15,7 +15,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.condition_sql import condition_of
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.row_key import RowKey
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.quarantine.pending import _Raw
@@ -72,13 +72,13 @@ def with_keys(values: list[bytes | None], keys: list[bytes | None]) -> pa.Record
     return rows.append_column("key", pa.array(keys, pa.binary()))
 
 
-def settings(key: str, delete_when: str = "", order_by: str = "") -> Settings:
+def settings(key: str, delete_when: str = "", order_by: str = "") -> TableSettings:
     return from_properties(
         {"driftline.key": key, "driftline.delete-when": delete_when, "driftline.order-by": order_by}
     )
 
 
-def observed(run: Any, settings: Settings) -> tuple[list[bytes], list[bool], list[tuple[int, str]]]:
+def observed(run: Any, settings: TableSettings) -> tuple[list[bytes], list[bool], list[tuple[int, str]]]:
     """The lines of a run as they are observed, flags of those that delete, and the rejects by offset."""
     terms = AdmissionTerms(expect(Schema(), settings), settings)
     filter_ = DeleteFilter.of(terms)
@@ -201,7 +201,7 @@ def test_a_null_value_is_refused_again_where_it_deletes_no_more() -> None:
 def test_a_condition_of_a_message(condition: str, of_null: bool | None, of_record: bool | None) -> None:
     """Of a record without fields."""
     row_key = RowKey((("_key",),), delete_when=condition_of(condition))
-    terms = AdmissionTerms(expect(Schema()), Settings(row_key=row_key))
+    terms = AdmissionTerms(expect(Schema()), TableSettings(row_key=row_key))
     filter_ = DeleteFilter.of(terms)
     assert filter_ is not None
     found = [filter_.of_message(null=null).lines([b"{}"])[1].tolist() for null in (True, False)]

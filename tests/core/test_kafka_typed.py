@@ -21,7 +21,7 @@ from core.tasks import run
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
 from driftline.readers.kafka import protobuf
@@ -75,18 +75,18 @@ def taken(
 ) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:
     """The columns and rows of a table that the values came into, and what was set aside."""
     wire = Wire(fmt, client.Registry.of({"url": registry.url, **settings}))
-    terms = AdmissionTerms(expect(Schema()), Settings())
+    terms = AdmissionTerms(expect(Schema()), TableSettings())
     batch = of_kafka(values)
     *_, reported = run(KafkaReader(wire, terms), iter([batch]))
     whole = _together([reported.observed], terms)
     planned = plan(Schema(), whole.shape)
     struct = planned.schema.struct
-    reader = KafkaReader(wire, terms, Converter(struct, planned.route, Settings()))
+    reader = KafkaReader(wire, terms, Converter(struct, planned.route, TableSettings()))
     batches, aside, again = run(reader, iter([batch]))
     assert not again.diverged
     rows = [row for rows in batches for row in rows.to_pylist()]
     kept = [row for some in aside for row in some.to_pylist()]
-    assert whole.tally.malformed == len(kept) and whole.tally.records == len(rows)
+    assert whole.tally.rejected == len(kept) and whole.tally.records == len(rows)
     return {f.name: str(f.type) for f in struct.fields}, rows, kept
 
 

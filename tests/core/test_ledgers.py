@@ -20,7 +20,7 @@ def test_the_catalog_of_a_ducklake_remembers_the_last_files_of_each_table(
     lake.make()
 
     def taken(table: int, *files: int) -> set[int]:
-        return lake.read(lambda connection: of_ducklake.taken(connection, table, files))
+        return lake.read(lambda connection: of_ducklake.ingested_files(connection, table, files))
 
     def remember(table: int, *files: int) -> None:
         lake.write(lambda connection: of_ducklake.remember(connection, table, 1, files), lambda _: False)

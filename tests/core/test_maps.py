@@ -13,15 +13,15 @@ from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import lost_names
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.fields import contract, parse_path
+from driftline.core.settings.fields import field_settings, parse_path
 from driftline.core.settings.properties import flattened
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 
-MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
+MAPS = {maps: TableSettings(fields=field_settings(maps=maps)) for maps in ("auto", "hint", "off")}
 WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]
 DATES = [f"2024-01-{day:02}" for day in range(1, 26)]
 
@@ -83,7 +83,7 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
 
 def test_a_map_that_waits_in_the_rest_is_not_told_yet() -> None:
     text = f"id: long, by_day: {{{struct(DATES, 'long')}}}"
-    waits = Settings(contract=contract(maps="auto", new_fields="hold"))
+    waits = TableSettings(fields=field_settings(maps="auto", new_fields="hold"))
 
     assert drift("id: long", text, settings=waits).hints == ()
     assert drift("id: long", text, settings=MAPS["auto"]).hints != ()

@@ -19,8 +19,8 @@ from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -33,7 +33,7 @@ from driftline.verify.match import differences
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.values import ValueSettings
 
-AUTO = Settings(contract=contract(maps="auto"))
+AUTO = TableSettings(fields=field_settings(maps="auto"))
 # Few keys, so that they meet: words, neutral ones, data that is sure, data, and the empty key.
 KEYS = st.sampled_from(["a", "b", "default", "", "2024-01-01", "7", "8", "x/y"])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.5, "x", "2024-01-01"])
@@ -307,7 +307,7 @@ def test_a_guess_asks_sooner_whether_keys_are_data() -> None:
 
 def rows_beside(before: dict[str, str], records: Sequence[Any], **limits: int) -> list[dict[str, Any]]:
     """The rows of records in a table with such columns, which has room for few more; what waits, as ``_rest``."""
-    limited = Settings(beyond="rest", contract=contract("preserve", maps="auto"), **limits)  # type: ignore[arg-type]
+    limited = TableSettings(beyond="rest", fields=field_settings("preserve", maps="auto"), **limits)  # type: ignore[arg-type]
     columns = [
         Field(name, parse_type(type_), at, doc=f"{MARK}{name[0]}" if "_" in name else None)
         for at, (name, type_) in enumerate(before.items(), 1)
@@ -371,7 +371,7 @@ DEEP = NUMBERS | st.lists(TEXTS, max_size=2) | st.lists(st.lists(NUMBERS, max_si
 @example([{"c": [{"101143": "x"}]}, {"c": [{"101143": None}]}, {"c": [{"101143": "y"}]}], 9)
 @given(st.lists(st.fixed_dictionaries({"c": DEEP}), min_size=2, max_size=8), st.sampled_from([2, 3, 9]))
 def test_maps_at_several_depths_are_converted_together_as_alone(records: list[Any], room: int) -> None:
-    limited = Settings(beyond="rest", contract=contract("preserve", maps="auto"), max_columns=room)
+    limited = TableSettings(beyond="rest", fields=field_settings("preserve", maps="auto"), max_columns=room)
     schema = Schema()
     for batch in ([OF_NUMBERS], [OF_TEXTS, *records]):
         lines = [json.dumps(record).encode() for record in batch]

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.tasks import observe_splits
-from driftline.core.schema.types import Place
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import SourceLocation
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import TruncatedText
 from driftline.errors import DataError
 from driftline.files import text as text_files
@@ -30,7 +30,7 @@ from driftline.readers.json.splits import Split, blocks, splits_of
 def observed(splits: list[Split]) -> Observation:
     """As a batch is observed: split by split, lines numbered afterwards."""
     parts, line = [], 1
-    for part in observe_splits(ExpectedField(), Settings(), list(enumerate(splits))):
+    for part in observe_splits(ExpectedField(), TableSettings(), list(enumerate(splits))):
         parts.append(part.observation.shifted(line - 1))
         line += part.observation.lines
     return merge_observations(parts)
@@ -79,8 +79,8 @@ def test_every_line_belongs_to_one_split(
     parts = observed(splits)
     assert parts.tally == whole.tally
     assert parts.lines == whole.lines == len(expected)
-    assert {k: f.place for k, f in parts.shape.fields.items()} == {
-        k: f.place for k, f in whole.shape.fields.items()
+    assert {k: f.location for k, f in parts.shape.fields.items()} == {
+        k: f.location for k, f in whole.shape.fields.items()
     }
 
 
@@ -94,7 +94,7 @@ def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n\xef\xbb\xbf{"a": 3}\n')
     seen = observed(splits_of(str(file)))
-    assert (seen.tally.records, seen.tally.malformed) == (2, 1)
+    assert (seen.tally.records, seen.tally.rejected) == (2, 1)
     assert numbered(splits_of(str(file)))[0] == (1, b'{"a": 1}')
 
 
@@ -179,13 +179,13 @@ def test_documents(tmp_path: Path) -> None:
     single.write_text('{\n "a": 1\n}\n')
     broken.write_text('[{"a": 1},\n' + '{"a": 2},\n' * 200_000 + "{]")
     seen = observed(splits_of(str(array)))
-    assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 2, 4)
-    assert [str(r.place) for r in seen.tally.reasons] == [f"{array}:2", f"{array}:3"]
-    assert seen.shape.fields["a"].place == Place(str(array), 1, 0)
+    assert (seen.tally.records, seen.tally.rejected, seen.lines) == (2, 2, 4)
+    assert [str(r.location) for r in seen.tally.reasons] == [f"{array}:2", f"{array}:3"]
+    assert seen.shape.fields["a"].location == SourceLocation(str(array), 1, 0)
     assert numbered(splits_of(str(array)))[3] == (4, b'{"c": [{}]}')
     assert observed(splits_of(str(single))).tally.records == 1
     bad = observed(splits_of(str(broken))).tally
-    assert (bad.records, bad.malformed) == (0, 1)
+    assert (bad.records, bad.rejected) == (0, 1)
 
 
 SEVERAL = {
@@ -229,7 +229,7 @@ def test_document_with_a_fault_is_one_reject_with_its_line(tmp_path: Path) -> No
     array.write_text('[\n {"a": 1},\n {"a" 2}\n]\n')
     for file, place in ((object_, "line 4, column 2"), (array, "line 3, column 7")):
         tally = observed(splits_of(str(file))).tally
-        assert (tally.records, tally.malformed) == (0, 1)
+        assert (tally.records, tally.rejected) == (0, 1)
         (reject,) = tally.reasons
         assert str(reject.reason).endswith(f"at {place}")
 
@@ -252,14 +252,14 @@ def test_lines_that_are_too_long_are_cut(
     file, text = tmp_path / f"in.{ending}", "\n".join(LINES).encode()
     file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     (split,) = splits_of(str(file))
-    (part,) = observe_splits(ExpectedField(), Settings(max_record_bytes=2000), [(0, split)])
+    (part,) = observe_splits(ExpectedField(), TableSettings(max_record_bytes=2000), [(0, split)])
     seen = part.observation
-    assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 4, 6)
-    reasons = {reason.place.line: str(reason.reason) for reason in seen.tally.reasons}
+    assert (seen.tally.records, seen.tally.rejected, seen.lines) == (2, 4, 6)
+    reasons = {reason.location.line: str(reason.reason) for reason in seen.tally.reasons}
     assert set(reasons) == {2, 3, 4, 6}
     assert set(reasons.values()) == {"longer than 2000 bytes, which the setting max_record_bytes allows"}
-    (part,) = observe_splits(ExpectedField(), Settings(), [(0, split)])
-    assert part.observation.tally.malformed == 2
+    (part,) = observe_splits(ExpectedField(), TableSettings(), [(0, split)])
+    assert part.observation.tally.rejected == 2
 
 
 def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
@@ -271,11 +271,11 @@ def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
         out.write(b'"}\n{"a": "x"}\n')
     (split,) = splits_of(str(file))
     tracemalloc.start()
-    (part,) = observe_splits(ExpectedField(), Settings(max_record_bytes=2**23), [(0, split)])
+    (part,) = observe_splits(ExpectedField(), TableSettings(max_record_bytes=2**23), [(0, split)])
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
     seen = part.observation
-    assert (seen.tally.records, seen.tally.malformed) == (1, 1)
+    assert (seen.tally.records, seen.tally.rejected) == (1, 1)
 
 
 DOCUMENTS_IN_PIECES = [
@@ -321,7 +321,7 @@ def test_what_is_excluded_is_counted_in_its_own_split(tmp_path: Path) -> None:
     for name, pins in (("a", 2), ("b", 3), ("c", 1)):
         (tmp_path / f"{name}.jsonl").write_bytes(b'{"pin": 1}\n' * pins + b'{"other": 1}\n')
     splits = [split for name in "abc" for split in splits_of(str(tmp_path / f"{name}.jsonl"))]
-    hidden = Settings(contract=contract(paths=OfPaths(exclude=[("pin",)])))
+    hidden = TableSettings(fields=field_settings(paths=OfPaths(exclude=[("pin",)])))
     numbered = list(enumerate(splits))
     parts = [
         part.observation for split in numbered for part in observe_splits(ExpectedField(), hidden, [split])

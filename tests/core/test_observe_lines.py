@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Place, Schema
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import Schema, SourceLocation
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver, reason
-from driftline.observe.observation import MalformedRecord, Observation, merge_observations
+from driftline.observe.observation import Observation, RejectSample, merge_observations
 
 
 def observe(lines: Sequence[bytes], source: str = "f", first: int = 1) -> Observation:
-    observer = JsonObserver(ExpectedField(), Settings())
+    observer = JsonObserver(ExpectedField(), TableSettings())
     observer.feed(lines, source, first)
     return observer.result()
 
@@ -34,10 +34,10 @@ def columns(seen: Observation) -> str:
 def test_counts() -> None:
     seen = observe([b'{"a": 1}', b"", b" \t\r", b"[1]", b'{"a": 2, "": 1}', b'{"a": ', b'{"a": "x"}\r'])
     tally = seen.tally
-    assert (tally.records, tally.malformed, seen.lines, dict(tally.dropped_names)) == (3, 2, 7, {(): 1})
+    assert (tally.records, tally.rejected, seen.lines, dict(tally.dropped_names)) == (3, 2, 7, {(): 1})
     assert tally.reasons == (
-        MalformedRecord(Place("f", 4), "not an object but a list", "[1]"),
-        MalformedRecord(Place("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),
+        RejectSample(SourceLocation("f", 4), "not an object but a list", "[1]"),
+        RejectSample(SourceLocation("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),
     )
     assert str(tally.reasons[0]) == "f:4: not an object but a list: [1]"
 
@@ -45,7 +45,7 @@ def test_counts() -> None:
 def test_empty_keys_that_are_kept_are_not_counted_and_the_decoder_takes_them() -> None:
     lines = [b'{"": 1, "a": [{"": "x"}]}', b'{"": null}', b'{"": 2, "a": [{"": "y"}, {}]}']
     for kept, dropped in ((True, {}), (False, {(): 3, ("a",): 2})):
-        observer = JsonObserver(ExpectedField(), Settings(keep_empty_names=kept))
+        observer = JsonObserver(ExpectedField(), TableSettings(keep_empty_names=kept))
         observer.feed([line for line in lines for _ in range(2_000)], "f", 1)
         looked = observer.feed(lines, "f", 6_001)
         tally = observer.result().tally
@@ -55,7 +55,7 @@ def test_empty_keys_that_are_kept_are_not_counted_and_the_decoder_takes_them() -
 
 def test_only_some_malformed_lines_are_kept() -> None:
     tally = observe([b"\xff" * 1000] * 20 + [b"{}"]).tally
-    assert (tally.malformed, len(tally.reasons), len(tally.reasons[0].sample)) == (20, 5, 80)
+    assert (tally.rejected, len(tally.reasons), len(tally.reasons[0].sample)) == (20, 5, 80)
 
 
 LINES = [
@@ -125,12 +125,19 @@ def test_what_a_shape_covers(more: bytes) -> None:
 
 def test_order_of_feeding_does_not_matter() -> None:
     lines = [*LINES * 3]
-    forth, back = JsonObserver(ExpectedField(), Settings()), JsonObserver(ExpectedField(), Settings())
+    forth, back = (
+        JsonObserver(ExpectedField(), TableSettings()),
+        JsonObserver(ExpectedField(), TableSettings()),
+    )
     for name in ("a", "b"):
         forth.feed(lines, name, 1)
     for name in ("b", "a"):
         back.feed(lines, name, 1)
-    assert forth.result().shape.fields["a"].place == back.result().shape.fields["a"].place == Place("a", 1)
+    assert (
+        forth.result().shape.fields["a"].location
+        == back.result().shape.fields["a"].location
+        == SourceLocation("a", 1)
+    )
     assert forth.result().tally == back.result().tally
 
 
@@ -140,7 +147,12 @@ def test_shifted() -> None:
     (record,) = a.facets.values()
     assert record.record is not None
     (inner,) = record.record.fields["b"].facets.values()
-    assert [a.place.line, record.place.line, inner.place.line, seen.tally.reasons[0].place.line] == [
+    assert [
+        a.location.line,
+        record.location.line,
+        inner.location.line,
+        seen.tally.reasons[0].location.line,
+    ] == [
         101,
         101,
         101,
@@ -216,7 +228,7 @@ def test_deep_lines_do_not_harm() -> None:
     tally = observe(
         [good, deep, b'{"b": ' + b"[" * 100_000, good, b'{"c": ' + b"[" * 950 + b"]" * 950 + b"}"] * 3
     ).tally
-    assert (tally.records, tally.malformed) == (6, 9)
+    assert (tally.records, tally.rejected) == (6, 9)
 
 
 def test_numbers_of_any_length() -> None:
@@ -245,11 +257,11 @@ def test_no_broken_line_counts_as_a_record(edits: list[tuple[int, int, bytes]]) 
     line = BYTES
     for at, cut, put in edits:
         line = (line[:at] + put + line[at + cut :]).replace(b"\n", b"")
-    observer = JsonObserver(ExpectedField(), Settings())
+    observer = JsonObserver(ExpectedField(), TableSettings())
     observer.feed([BYTES, b'{"c": 1, "d": "x", "a": null}', line, line], "f", 1)
     tally = observer.result().tally
     bad = 2 * (reason(line) is not None and bool(line.strip()))
-    assert tally.malformed == bad
+    assert tally.rejected == bad
 
 
 def test_drift_is_learnt_once() -> None:

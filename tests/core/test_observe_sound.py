@@ -35,8 +35,8 @@ from driftline.core.schema.types import (
     decimal,
     wrap,
 )
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build, doubtful
@@ -216,7 +216,7 @@ def walked(lines: list[bytes], known: ExpectedField, dates: str, begun: RecordSh
 
 
 def observed(lines: list[bytes], known: ExpectedField, dates: str) -> Observation:
-    observer = JsonObserver(known, Settings(dates=dates))
+    observer = JsonObserver(known, TableSettings(dates=dates))
     observer.feed(lines, "file", 1)
     return observer.result()
 
@@ -231,7 +231,7 @@ COSTS = (json_lines._TO_BUILD, 0, 10**9)
 def test_decoding_sees_what_walking_sees(
     lines: list[bytes], schema: Schema, dates: str, cost: int, wide: bool
 ) -> None:
-    known = expect(schema, Settings(dates=dates))
+    known = expect(schema, TableSettings(dates=dates))
     walker, malformed = walked(lines, known, dates, steady(known))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "_TO_BUILD", cost)
@@ -240,7 +240,7 @@ def test_decoding_sees_what_walking_sees(
             patch.setattr(decoder, "_WIDEST", 1)
         seen = observed(lines, known, dates)
     assert seen.shape == (walker.shape if seen.tally.records else RecordShape())
-    assert seen.tally.malformed == malformed
+    assert seen.tally.rejected == malformed
     assert seen.tally.records == sum(bool(line.strip()) for line in lines) - malformed
     assert seen.tally.dropped_names == walker.dropped
 
@@ -251,7 +251,7 @@ def test_decoding_sees_what_walking_sees(
 def test_a_column_that_was_not_seen_changes_no_plan(
     lines: list[bytes], schema: Schema, dates: str, policy: str
 ) -> None:
-    wanted = Settings(dates=dates, contract=contract(policy))
+    wanted = TableSettings(dates=dates, fields=field_settings(policy))
     known = expect(schema, wanted)
     steadily = observed(lines, known, dates)
     plain, _ = walked(lines, known, dates, RecordShape())
@@ -285,6 +285,6 @@ def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str,
                 made.decode(other)
             except REFUSED:
                 continue
-            knew, dropped = walker.learnt, walker.dropped.total()
+            knew, dropped = walker.version, walker.dropped.total()
             walker.walk(parse(other), "file", number)
-            assert (walker.learnt, walker.dropped.total()) == (knew, dropped), (lines[: number + 1], other)
+            assert (walker.version, walker.dropped.total()) == (knew, dropped), (lines[: number + 1], other)

@@ -17,8 +17,8 @@ from driftline.core.schema.types import (
     Field,
     List,
     Map,
-    Place,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     decimal,
@@ -131,7 +131,7 @@ def test_required_columns_that_some_record_lacks() -> None:
     table = Struct(tuple(Field(name, DOUBLE, required=True) for name in "abc"))
     shape = walked('{"a": 1.5, "b": 1.5}', '{"a": 1.5, "b": null}', table=table).shape
     assert show_record(shape) == "{a: double, b: double | missing, c: missing}"
-    assert shape.fields["c"].place == Place("file", 1, 2)
+    assert shape.fields["c"].location == SourceLocation("file", 1, 2)
 
 
 def test_places_and_samples_are_of_the_first_time() -> None:
@@ -139,15 +139,15 @@ def test_places_and_samples_are_of_the_first_time() -> None:
         '{"a": 1, "f": [1.50, {"x": "y"}]}', '{"f": "' + "long " * 40 + '"}', '{"f": 2, "g": null}'
     ).shape
     f = shape.fields["f"]
-    assert f.place == Place("file", 1, 1)
-    seen = {str(facet): (seen.place.line, seen.sample) for facet, seen in f.facets.items()}
+    assert f.location == SourceLocation("file", 1, 1)
+    seen = {str(facet): (seen.location.line, seen.sample) for facet, seen in f.facets.items()}
     assert seen == {
         "double[1]": (1, '[1.50, {"x": "y"}]'),
         "record[1]": (1, '[1.50, {"x": "y"}]'),
         "string": (2, ("long " * 40)[:79] + "…"),
         "long": (3, "2"),
     }
-    assert shape.fields["g"].place == Place("file", 3, 1)
+    assert shape.fields["g"].location == SourceLocation("file", 3, 1)
 
 
 def test_empty_keys_are_for_maps_only_and_counted() -> None:

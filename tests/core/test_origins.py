@@ -7,10 +7,10 @@ import pytest
 from core.shapes import drift
 from driftline.core.columns.siblings import origins
 from driftline.core.schema.types import dotted
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 
 
-def lines(*batches: str, before: str = "", settings: Settings | None = None) -> list[str]:
+def lines(*batches: str, before: str = "", settings: TableSettings | None = None) -> list[str]:
     planned = drift(*batches, before=before, settings=settings)
     return [
         f"{dotted(o.column)} {'=' if o.exact else '~'} {dotted(o.path)} {' '.join(map(str, o.types))}".strip()
@@ -52,5 +52,5 @@ def test_a_field_that_drifted_fills_several_columns() -> None:
 
 
 def test_what_goes_to_the_rest_is_told() -> None:
-    found = lines("a: long, b: long, c: string", settings=Settings(max_columns=2, beyond="rest"))
+    found = lines("a: long, b: long, c: string", settings=TableSettings(max_columns=2, beyond="rest"))
     assert any(line.startswith("_rest.value ~ ") for line in found)

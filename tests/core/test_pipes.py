@@ -17,7 +17,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.files.text import opened
 from driftline.sources import spooled as pipes
 from driftline.sources.files import expand
-from driftline.sources.given import given_paths, paths_or_rows
+from driftline.sources.inputs import given_paths, paths_or_rows
 from driftline.sources.spooled import is_pipe, spooled
 
 Fifo = Callable[..., str]

@@ -43,9 +43,9 @@ from driftline.core.schema.types import (
     List,
     Map,
     Path,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     decimal,
@@ -70,7 +70,7 @@ TYPED = [
 # Keys that get into each other's way: twins, suffixes, odd and long ones.
 KEYS = ["a", "A", "b", "a_long", "a_string", "a_long_2", "A_Record", "a.b", "a_b", "_file", "ß", "ss", "ſs", " ", "a\n", '"', "é" * 127]  # fmt: skip
 KEY = st.sampled_from(KEYS) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-PLACES = st.builds(Place, st.just("f"), st.integers(1, 9), st.integers(0, 9))
+PLACES = st.builds(SourceLocation, st.just("f"), st.integers(1, 9), st.integers(0, 9))
 
 
 @st.composite
@@ -268,14 +268,14 @@ def names_are_sound(schema: Schema) -> None:
 def changes_lead_to_the_schema(planned: Plan) -> None:
     """Every change is visible in the schema after; a parent is listed before what is inside it."""
     listed: set[Path] = set()
-    places: dict[Path, list[Place]] = {}
+    places: dict[Path, list[SourceLocation]] = {}
     for change in planned.changes:
         now = planned.schema.find(change.path)
         assert now is not None
         if isinstance(change, AddColumn):
             assert show(now.type) == show(change.column.type)
             assert change.within == any(p == change.path[: len(p)] for p in listed)
-            places.setdefault(change.parent, []).append(change.reason.place or Place())
+            places.setdefault(change.parent, []).append(change.reason.location or SourceLocation())
             listed.add(change.path)
             assert planned.before.find(change.path) is None
     new = set(dict(planned.schema.walk())) - set(dict(planned.before.walk()))

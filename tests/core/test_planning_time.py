@@ -17,7 +17,7 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -25,7 +25,7 @@ from driftline.readers.csv.cells import columns
 from driftline.readers.csv.cut import Piece
 from driftline.readers.csv.types import type_of, types_of
 
-WIDE = Settings(max_columns=1_000_000, max_fields=None)
+WIDE = TableSettings(max_columns=1_000_000, max_fields=None)
 FIELDS = 6  # of a struct
 
 
@@ -83,10 +83,12 @@ def calls(function: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("settings", [WIDE, Settings(max_columns=100), Settings(max_fields=3)], ids=str)
+@pytest.mark.parametrize(
+    "settings", [WIDE, TableSettings(max_columns=100), TableSettings(max_fields=3)], ids=str
+)
 @pytest.mark.parametrize("records", KINDS)
 def test_planning_of_four_times_the_columns_takes_four_times_the_calls(
-    records: Callable[[int], Iterable[dict[str, Any]]], settings: Settings
+    records: Callable[[int], Iterable[dict[str, Any]]], settings: TableSettings
 ) -> None:
     few, many = (shape_of(records(count), Schema()) for count in (250, 1_000))
 
@@ -123,7 +125,7 @@ def test_admission_of_one_record_takes_no_more_calls_in_a_wider_table(
 ) -> None:
     def admitting(count: int) -> int:
         wide = plan(Schema(), shape_of(records(count), Schema()), WIDE).schema
-        check = AdmissionCheck([wide], [wide], Settings(max_columns=count))
+        check = AdmissionCheck([wide], [wide], TableSettings(max_columns=count))
         known, unknown = (
             shape_of([record], Schema()) for record in (next(iter(records(count))), {"n": {"a": 1}})
         )

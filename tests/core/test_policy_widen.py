@@ -7,11 +7,11 @@ import pytest
 from core.shapes import batch, changes, conflicts, drift, same, show
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 
-WIDEN = Settings(contract=contract("widen"))
-REWRITE = Settings(contract=contract("widen"), allow_rewrite=True)
+WIDEN = TableSettings(fields=field_settings("widen"))
+REWRITE = TableSettings(fields=field_settings("widen"), allow_rewrite=True)
 
 # The seed's matrix as it is printed: incoming type, then the table's type afterwards for a table of each type.
 # `*`: the format reaches that type only by writing the column anew, which `allow_rewrite` allows; X else.
@@ -83,7 +83,7 @@ INCOMPATIBLE = [
 
 @pytest.mark.parametrize("settings", [WIDEN, REWRITE], ids=["", "allow_rewrite"])
 @pytest.mark.parametrize(("case", "before", "text", "path"), INCOMPATIBLE, ids=[c[0] for c in INCOMPATIBLE])
-def test_incompatible(case: str, before: str, text: str, path: str, settings: Settings) -> None:
+def test_incompatible(case: str, before: str, text: str, path: str, settings: TableSettings) -> None:
     planned = drift(text, before=before, settings=settings)
     assert list(conflicts(planned)) == [path]
     assert show(planned.schema) == same(before)
@@ -153,6 +153,8 @@ def test_a_rewrite_inside_a_list_or_map_is_one_of_the_column() -> None:
 def test_what_a_hint_names_is_never_widened() -> None:
     from driftline.core.schema.types import INT
 
-    pinned = Settings(contract=contract("widen", paths=OfPaths(hints={("a",): INT})), allow_rewrite=True)
+    pinned = TableSettings(
+        fields=field_settings("widen", paths=OfPaths(hints={("a",): INT})), allow_rewrite=True
+    )
     planned = drift("a: long", before="a: int", settings=pinned)
     assert (show(planned.schema), conflicts(planned)) == (same("a: int"), {"a": "long"})

@@ -16,8 +16,8 @@ from core.table_in_memory import TableInMemory, plain_rows
 from core.test_convert_sound import plain
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Field, Struct
-from driftline.core.settings.fields import OfPaths, contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import OfPaths, field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.verify.match import differences
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.values import ValueSettings
@@ -65,8 +65,8 @@ def change(
     *, maps: str = "hint", new_fields: str = "add", hints: dict[str, str] | None = None, **limits: Any
 ) -> Change:
     paths = OfPaths(hints={(key,): parse_type(text) for key, text in (hints or {}).items()})
-    table_contract = contract(maps=maps, new_fields=new_fields, paths=paths)
-    return Change(Settings(beyond="rest", contract=table_contract, **limits))
+    table_contract = field_settings(maps=maps, new_fields=new_fields, paths=paths)
+    return Change(TableSettings(beyond="rest", fields=table_contract, **limits))
 
 
 def typed(types: dict[str, str], *records: Any) -> Typed:

@@ -12,11 +12,11 @@ from driftline.core.changes import AddColumn, Reason, RelaxColumn
 from driftline.core.history import entries as record
 from driftline.core.history.entries import Version, entries
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.types import LONG, STRING, Field, Place
+from driftline.core.schema.types import LONG, STRING, Field, SourceLocation
 
 
 def added(name: str, rule: str, *, within: bool = False) -> AddColumn:
-    reason = Reason(rule, "because", ("s", "size"), "a sample", Place("file.json", 7))
+    reason = Reason(rule, "because", ("s", "size"), "a sample", SourceLocation("file.json", 7))
     return AddColumn(("s",), Field(name, STRING), reason, within)
 
 

@@ -16,12 +16,22 @@ from driftline.core.planning.plan import Conflict, Conversion
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
-from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Place, Schema, Struct
+from driftline.core.schema.types import (
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    Field,
+    List,
+    Schema,
+    SourceLocation,
+    Struct,
+)
 from driftline.core.settings.fields import toml_line
 from driftline.core.settings.properties import as_properties, flattened
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.ingest.result import Result, result
-from driftline.observe.observation import MalformedRecord, Observation, Tally
+from driftline.observe.observation import Observation, RejectSample, Tally
 from driftline.operations.listing import Quarantine, RejectGroup
 from driftline.report import drift, tables, text
 from driftline.report.lines import in_flags, in_python
@@ -38,7 +48,11 @@ def printed(lines, width: int = 100) -> str:
 def add(name, type_, *, key=None, rule="first-sight", parent=(), within=False, sample="", doc=None):
     field = (*parent, key or name)
     reason = Reason(
-        rule, "why it is so" if rule != "first-sight" else "first seen", field, sample, Place("f.json", 3)
+        rule,
+        "why it is so" if rule != "first-sight" else "first seen",
+        field,
+        sample,
+        SourceLocation("f.json", 3),
     )
     return AddColumn(parent, Field(name, type_, doc=doc), reason, within)
 
@@ -70,9 +84,13 @@ def test_a_column_with_a_comment_is_as_plain_as_another():
 def test_each_conflict_is_told_with_its_cause():
     changes = (
         add("a_string", STRING, key="a", rule="sibling", sample="19,90 EUR", doc=mark("a")),
-        WidenColumn(("b",), LONG, Reason("widen-in-place", "it is wider", ("b",), "5", Place("f.json", 4))),
+        WidenColumn(
+            ("b",), LONG, Reason("widen-in-place", "it is wider", ("b",), "5", SourceLocation("f.json", 4))
+        ),
         RelaxColumn(
-            ("c",), LONG, Reason("relax", "a record has no value for it", ("c",), "", Place("f.json", 5))
+            ("c",),
+            LONG,
+            Reason("relax", "a record has no value for it", ("c",), "", SourceLocation("f.json", 5)),
         ),
         add("ID_long", LONG, key="ID", sample="7", doc=mark("ID")),
     )
@@ -108,7 +126,7 @@ def test_a_name_that_cannot_be_is_told_with_the_reason():
 
 def test_a_refused_record_says_where_its_value_had_to_go():
     conflicts = tuple(
-        Conflict((key,), table_type, Facet(0, LONG), "the policy is strict", "7", Place("f.json", 3))
+        Conflict((key,), table_type, Facet(0, LONG), "the policy is strict", "7", SourceLocation("f.json", 3))
         for key, table_type in (("a", "none"), ("b", "boolean"))
     )
     lines = printed(text.batch(Result("s.t", "", 2, 0, 2, conflicts=conflicts))).splitlines()
@@ -128,8 +146,10 @@ def test_a_refused_record_says_where_its_value_had_to_go():
     ],
 )
 def test_value_that_is_refused_in_several_files_names_the_first_of_them(files: int, shown: str):
-    elsewhere = tuple(Place(f"f{number}.json", 5) for number in range(files))
-    conflict = Conflict(("a",), "none", Facet(0, LONG), "why", "7", Place("a.json", 3), elsewhere=elsewhere)
+    elsewhere = tuple(SourceLocation(f"f{number}.json", 5) for number in range(files))
+    conflict = Conflict(
+        ("a",), "none", Facet(0, LONG), "why", "7", SourceLocation("a.json", 3), elsewhere=elsewhere
+    )
     report = printed(text.batch(Result("s.t", "", 2, 0, 2, conflicts=(conflict,))), width=200)
     assert report.splitlines()[1] == f"  quarantine  a: long where the table has no such column  {shown}"
 
@@ -137,9 +157,9 @@ def test_value_that_is_refused_in_several_files_names_the_first_of_them(files: i
 def test_refused_record_without_a_key_is_named_in_each_batch():
     """A value that is not there has no place: the record has one."""
     conflict = Conflict(("id",), "the key", None, "key: no value", nan=True)
-    planned = replace(plan(Schema(), RecordShape(), Settings()), conflicts=(conflict,))
-    others = MalformedRecord(Place("/d/a.jsonl", 1), "not an object but a list", "[1]")
-    record = MalformedRecord(Place("/d/b.jsonl", 2), "id: key: no value", '{"v": 1}')
+    planned = replace(plan(Schema(), RecordShape(), TableSettings()), conflicts=(conflict,))
+    others = RejectSample(SourceLocation("/d/a.jsonl", 1), "not an object but a list", "[1]")
+    record = RejectSample(SourceLocation("/d/b.jsonl", 2), "id: key: no value", '{"v": 1}')
     observation = Observation(RecordShape(), Tally(2, 2, reasons=(others, record)))
     shown = printed(text.batch(result("s.t", "b", observation, planned, 0, 2), near=Path("/d")))
     assert 'id: nothing into the key  {"v": 1} (b.jsonl:2): key: no value' in shown
@@ -183,14 +203,14 @@ def test_column_of_driftline_s_own_is_shown_without_its_mark():
 def test_several_types_at_once_are_not_a_name_that_is_taken():
     changes = (add("a", STRING), add("a_long", LONG, key="a", doc=mark("a")))
     assert "several types in one batch" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
-    nowhere = tuple(replace(change, reason=replace(change.reason, place=None)) for change in changes)
+    nowhere = tuple(replace(change, reason=replace(change.reason, location=None)) for change in changes)
     assert "\n\n" not in printed(text.batch(Result("s.t", "", 5, 5, 0, nowhere)))
 
 
 def test_all_else_that_a_person_should_know():
     result = Result(
         "s.t", "", 9, 6, 3,
-        converted=(Conversion(("a",), LONG, DOUBLE, "5", Place("f.json", 1)),),
+        converted=(Conversion(("a",), LONG, DOUBLE, "5", SourceLocation("f.json", 1)),),
         untyped=("b.c",),
         dropped_names={'d.""': 2, '""': 1},
         hints=("a hint",),
@@ -219,7 +239,7 @@ def test_very_much_leaves_the_screen_to_the_rest():
 
     def shown(conversions: int, hints: int) -> str:
         converted = tuple(
-            Conversion((f"f{i}",), LONG, DOUBLE, "5", Place("f.json", 1)) for i in range(conversions)
+            Conversion((f"f{i}",), LONG, DOUBLE, "5", SourceLocation("f.json", 1)) for i in range(conversions)
         )
         result = Result("s.t", "", 5, 5, 0, converted=converted, hints=tuple(f"n. {i}" for i in range(hints)))
         return printed(text.batch(result))

@@ -9,8 +9,8 @@ import pytest
 from core.shapes import batch, changes, conflicts, schema
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Default, Schema, Struct
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 
 # A title, the table, its default for `a`, a batch, and what is asked of the table.
 CASES = [
@@ -40,7 +40,7 @@ def test_required(title: str, table: str, default: Default, seen: str, asked: li
 @pytest.mark.parametrize("policy", ["widen", "strict"])
 def test_a_policy_that_refuses_what_has_no_value(policy: str) -> None:
     """A default is a value."""
-    settings = Settings(contract=contract(policy))
+    settings = TableSettings(fields=field_settings(policy))
     table = schema("a: long!required, b: long")
     refused = plan(table, batch("b: long"), settings)
     assert list(conflicts(refused)) == ["a"]

@@ -36,8 +36,8 @@ from driftline.core.schema.types import (
     leaves,
     peel,
 )
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import Number
 from driftline.core.values import parse as parse_record
 from driftline.observe.expect import expect
@@ -58,8 +58,8 @@ VALUES = st.recursive(
 RECORDS = st.dictionaries(st.sampled_from(["a", "b", "c", "_rest", "A", "d e", "x[0]"]), VALUES, max_size=5)
 BATCHES = st.lists(st.lists(RECORDS, min_size=1, max_size=4), min_size=1, max_size=4)
 SETTINGS = st.builds(
-    lambda most, fields, new, maps: Settings(
-        max_columns=most, max_fields=fields, beyond="rest", contract=contract(new_fields=new, maps=maps)
+    lambda most, fields, new, maps: TableSettings(
+        max_columns=most, max_fields=fields, beyond="rest", fields=field_settings(new_fields=new, maps=maps)
     ),
     st.sampled_from([1, 3, 6, 10_000]),
     st.sampled_from([None, 1, 2]),
@@ -68,7 +68,7 @@ SETTINGS = st.builds(
 )
 
 
-def taken(schema: Schema, records: list[dict[str, object]], limits: Settings):  # type: ignore[no-untyped-def]
+def taken(schema: Schema, records: list[dict[str, object]], limits: TableSettings):  # type: ignore[no-untyped-def]
     """The table after a batch, and its rows of it."""
     lines = [json.dumps(record).encode() for record in records]
     observer = JsonObserver(expect(schema, limits), limits)
@@ -84,7 +84,7 @@ def taken(schema: Schema, records: list[dict[str, object]], limits: Settings):  
 @settings(max_examples=60)
 @given(batches=BATCHES, limits=SETTINGS)
 def test_nothing_is_lost_nor_refused_for_a_limit(
-    batches: list[list[dict[str, object]]], limits: Settings
+    batches: list[list[dict[str, object]]], limits: TableSettings
 ) -> None:
     """All that comes is in columns or in the rest, and the table stays within its limits."""
     schema = Schema()
@@ -114,12 +114,12 @@ def test_values_of_a_map_without_room_wait_by_their_keys(
     limits: dict[str, int], before: list[dict[str, object]]
 ) -> None:
     """The column is that of a map of other values."""
-    schema = taken(Schema(), before, Settings(contract=contract(maps="auto")))[0].schema
+    schema = taken(Schema(), before, TableSettings(fields=field_settings(maps="auto")))[0].schema
     records: list[dict[str, object]] = [{"m": {"2024-01-01": {"a": 1, "b": {"c": 2}}, "2024-01-02": 5}}]
     planned, rows = taken(
         schema,
         records,
-        Settings(beyond="rest", contract=contract(maps="auto"), **limits),  # type: ignore[arg-type]
+        TableSettings(beyond="rest", fields=field_settings(maps="auto"), **limits),  # type: ignore[arg-type]
     )
     (row,) = rows.to_pylist(maps_as_pydicts="strict")
     assert (
@@ -136,7 +136,7 @@ def _structs(schema: Schema) -> list[Struct]:
 @given(batches=BATCHES)
 def test_one_by_one_what_came_first_has_its_columns(batches: list[list[dict[str, object]]]) -> None:
     """Records one by one, or in batches: the limit is kept, and the first record that needs columns gets them."""
-    limits = Settings(max_columns=4, beyond="rest", dates="off")
+    limits = TableSettings(max_columns=4, beyond="rest", dates="off")
     records = [record for batch in batches for record in batch]
     alone = Schema()
     for record in records:
@@ -154,7 +154,7 @@ def test_promoted_rows_hold_what_they_did(records: list[dict[str, object]], most
     """All that waits gets columns, and the rows still hold their records; nulls behind the last value of an inner list
     aside."""
     records = [{key: without_nulls(value) for key, value in record.items()} for record in records]
-    limits = Settings(max_columns=most, beyond="rest", dates="off")
+    limits = TableSettings(max_columns=most, beyond="rest", dates="off")
     planned, rows = taken(Schema(), records, limits)
     rest = rest_column(planned.schema.struct)
     if rest is None:
@@ -176,7 +176,7 @@ def without_nulls(value: object) -> object:
 
 
 def test_a_required_column_whose_value_goes_to_the_rest_becomes_optional() -> None:
-    limits = Settings(max_columns=1, beyond="rest")
+    limits = TableSettings(max_columns=1, beyond="rest")
     schema = taken(Schema(), [{"a": 1}], limits)[0].schema
     column = replace(schema.struct.fields[0], required=True)
     planned, rows = taken(Schema(Struct((column,))), [{"a": "x"}], limits)
@@ -195,14 +195,14 @@ def test_the_rest_keeps_its_mark_under_another_name_and_comment() -> None:
 
 def all_promoted(before: Schema, rows: pa.RecordBatch, rest: str) -> tuple[pa.RecordBatch, Struct]:
     """The rows once all that waits has columns, and these; what is left waits in ``new rest``."""
-    limits = Settings(dates="off")
+    limits = TableSettings(dates="off")
     parts = parts_of(rows, before.struct, rest, Selection(), limits.mark)
     planned = planned_for(before, parts, limits)
     after = apply(planned.schema, [AddColumn((), replace(REST, name="new rest"))]).struct
     return Promoter.of(planned, after, limits, Selection(), rest, "new rest").rows(rows), after
 
 
-def planned_for(before: Schema, parts: list[Chosen], limits: Settings) -> Plans:
+def planned_for(before: Schema, parts: list[Chosen], limits: TableSettings) -> Plans:
     def look(known: Schema) -> SelectedValues:
         return seen_in([parts], expect(known, limits), limits.dates)
 
@@ -231,8 +231,8 @@ def test_what_is_required_stays_so(types: list[tuple[str, str]]) -> None:
     column = Field("id", LONG, 1, required=True)
     before = Schema(Struct((column, replace(REST, id=2))), identifiers=frozenset({1}))
     rows = pa.RecordBatch.from_pylist([{"id": 1, "_rest": [("c", "7"), *types]}], arrow_schema(before.struct))
-    parts = parts_of(rows, before.struct, "_rest", Selection(), Settings().mark)
-    planned = planned_for(before, parts, Settings())
+    parts = parts_of(rows, before.struct, "_rest", Selection(), TableSettings().mark)
+    planned = planned_for(before, parts, TableSettings())
     assert [type(change) for change in planned.changes] == [AddColumn]
     assert promoted(before, rows) == ({"id": 1, "c": 7},)
 
@@ -275,16 +275,16 @@ def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:
     before = Struct((Field("a", LONG, 1), replace(REST, id=2)))
     rest = [("d.p.q", "false"), ("d.p", '{"q":false,"r":[1]}'), ("d.p.r[0]", "1")]
     rows = pa.RecordBatch.from_pylist([{"a": 1, "_rest": rest}], arrow_schema(before))
-    (whole,) = parts_of(rows, before, "_rest", Selection(), Settings().mark)
+    (whole,) = parts_of(rows, before, "_rest", Selection(), TableSettings().mark)
     assert (whole.record, whole.counts) == ({"d": {"p": {"q": False, "r": [Number("1")]}}}, {("d", "p"): 1})
-    (part,) = parts_of(rows, before, "_rest", Selection((("d", "p", "q"),)), Settings().mark)
+    (part,) = parts_of(rows, before, "_rest", Selection((("d", "p", "q"),)), TableSettings().mark)
     assert (part.record, part.remaining) == ({"d": {"p": {"q": False}}}, rest[1:])
 
 
 def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
     """Its column's doc would stand in every metadata file."""
-    key = "k" * (Settings().max_key + 1)
-    table = TableInMemory(settings=Settings(contract=contract(maps="off")))
+    key = "k" * (TableSettings().max_key + 1)
+    table = TableInMemory(settings=TableSettings(fields=field_settings(maps="off")))
     table.take(Json([{key: 1}]))
     table.take(Json([{key[1:]: 2, "s": {key: [3]}}]))
     assert [f.name for f in table.schema.struct.fields] == [REST.name, key[:255]]
@@ -297,7 +297,7 @@ def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
 
 
 def test_an_empty_key_waits_and_never_gets_a_column() -> None:
-    table = TableInMemory(settings=Settings(beyond="rest", keep_empty_names=True))
+    table = TableInMemory(settings=TableSettings(beyond="rest", keep_empty_names=True))
     table.take(Json([{"": 1, "s": {"": [2]}}, {"l": [{"": 3}, 4], "s": 5}]))
     fields = (Field("", DATE), Field("x", LONG))
     struct = Struct((Field("", LONG), Field("t", List(Struct(fields)))))
@@ -313,7 +313,7 @@ def test_an_empty_key_waits_and_never_gets_a_column() -> None:
     columns = {f.name for f in table.schema.struct.fields}
     assert columns == {"s_long", "l_array_long", REST.name, "t"}
     # Settings of later do not count: what waits is not dropped.
-    for later in (table.settings, Settings(beyond="rest")):
+    for later in (table.settings, TableSettings(beyond="rest")):
         table.take(Change(later))
         table.take(Promote(None))
         assert rest() == waiting
@@ -321,7 +321,7 @@ def test_an_empty_key_waits_and_never_gets_a_column() -> None:
 
 
 def test_an_empty_key_in_what_waited_whole_stays() -> None:
-    table = TableInMemory(settings=Settings(beyond="rest", max_columns=1))
+    table = TableInMemory(settings=TableSettings(beyond="rest", max_columns=1))
     table.take(Json([{"a": 1, "s": {"": 2, "x": 3}}]))
     table.take(Promote(None))
     (row,) = table.rows[0].to_pylist(maps_as_pydicts="strict")
@@ -349,7 +349,9 @@ def test_keys_of_a_map_are_one_field_to_promote() -> None:
         ((("m", "value", "v"),), {("m", "value", "v"): 2}),
         ((("m", "x"),), {("m", "value", "v"): 1, ("m", "value", "w"): 1}),
     ]:
-        (part,) = parts_of(rows, struct, "_rest", Selection(paths), Settings().mark)
+        (part,) = parts_of(rows, struct, "_rest", Selection(paths), TableSettings().mark)
         assert (part.counts, part.met) == (counts, set(paths))
-    (part,) = parts_of(rows, struct, "_rest", Selection(excluded=(("m", "value", "v"),)), Settings().mark)
+    (part,) = parts_of(
+        rows, struct, "_rest", Selection(excluded=(("m", "value", "v"),)), TableSettings().mark
+    )
     assert (part.record, dict(part.remaining)) == ({"m": {"x": {"w": Number("3")}}}, dict(rest[:2]))

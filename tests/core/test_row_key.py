@@ -158,9 +158,9 @@ def test_settings_of_a_key() -> None:
     settings = from_properties(as_properties(given))
 
     assert settings.row_key == RowKey((("a", "id"), ("b,c",)), (("at",),), parse_condition("op = 'd'"))
-    assert settings.contract.of("a").needed
-    assert settings.contract.at(("a", "id")).role == "key"
-    assert settings.contract.of("at").role == "order"
+    assert settings.fields.of("a").needed
+    assert settings.fields.at(("a", "id")).role == "key"
+    assert settings.fields.of("at").role == "order"
     assert from_properties({}).row_key is None
 
 

@@ -15,7 +15,7 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import DOUBLE, Schema
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation
@@ -115,7 +115,7 @@ def written(observed: Observed) -> tuple[RowTasks, list[int]]:
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("put", [json_files, csv_files, parquet_files])
 def test_tasks_report_what_observing_alone_sees(tmp_path: Path, put: Put) -> None:
-    scan = put(tmp_path).open(Schema(), Settings())
+    scan = put(tmp_path).open(Schema(), TableSettings())
     observed = scan.observe()
     assert observed.observation.tally.records == 4
     assert observed.answers(scan.request)
@@ -151,7 +151,7 @@ def test_nan_is_no_key_and_no_order(tmp_path: Path) -> None:
         observed, planned = accepted(source.open(Schema(), settings), RecentBatches(), lambda _: None)
 
     assert written(observed)[1] == [2]
-    assert observed.observation.tally.malformed == 3
+    assert observed.observation.tally.rejected == 3
     assert {str(conflict) for conflict in planned.conflicts} == {"a.id: key: no value", "at: order: no value"}
     assert planned.schema.find(("v",)).type == DOUBLE
 
@@ -159,25 +159,25 @@ def test_nan_is_no_key_and_no_order(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_small")
 def test_a_speculated_plan_that_does_not_hold_is_in_the_results(tmp_path: Path) -> None:
     source = json_files(tmp_path)
-    scan = source.open(Schema(), Settings())
+    scan = source.open(Schema(), TableSettings())
     likely = scan.observe()
     Path(source.files[1]).write_text('{"a": "drifted"}\n{"a": 4}\n')
-    guessed = source.open(Schema(), Settings()).guess(likely.observation)
+    guessed = source.open(Schema(), TableSettings()).guess(likely.observation)
     assert guessed is not None
     tasks, rows = written(guessed)
     assert tasks.results is not None and any(result.diverged for result in tasks.results)
     assert len(rows) < 4
     merged = guessed.scan.merged(tasks.results)
-    assert (merged.observation.tally.records, merged.observation.tally.malformed) == (4, 1)
+    assert (merged.observation.tally.records, merged.observation.tally.rejected) == (4, 1)
     assert not merged.answers(scan.request), "the file is another one"
     assert written(merged)[1] == [1, 2, 4]
 
 
 def test_refusing_gives_another_scan(tmp_path: Path) -> None:
-    scan = json_files(tmp_path).open(Schema(), Settings())
-    refusing = scan.refusing(AdmissionCheck((Schema(),), (), Settings(), frozenset()), (), Observation())
+    scan = json_files(tmp_path).open(Schema(), TableSettings())
+    refusing = scan.refusing(AdmissionCheck((Schema(),), (), TableSettings(), frozenset()), (), Observation())
     assert refusing.terms.refuse and not scan.terms.refuse
-    assert refusing.observe().observation.tally.malformed > scan.observe().observation.tally.malformed == 1
+    assert refusing.observe().observation.tally.rejected > scan.observe().observation.tally.rejected == 1
     assert not refusing.observe().answers(scan.request)
 
 
@@ -189,7 +189,7 @@ def test_refused_document_with_a_list_of_records_gets_the_flag(tmp_path: Path) -
     observed, planned = accepted(scan, RecentBatches(), lambda _: None)
 
     assert [conflict.why for conflict in planned.conflicts] == ["key: no value"]
-    assert observed.observation.tally.malformed == 1
+    assert observed.observation.tally.rejected == 1
     assert observed.scan.notes(observed.observation) == [
         f"{file} is one object with a list of objects: --records data ingests these as records"
     ]
@@ -197,18 +197,18 @@ def test_refused_document_with_a_list_of_records_gets_the_flag(tmp_path: Path) -
 
 def test_files_are_cut_once_for_all_states_of_a_table(tmp_path: Path) -> None:
     source = json_files(tmp_path)
-    scan = source.open(Schema(), Settings())
+    scan = source.open(Schema(), TableSettings())
     observed = scan.observe()
-    again = source.open(plan(Schema(), observed.observation.shape).schema, Settings(), observed.scan)
+    again = source.open(plan(Schema(), observed.observation.shape).schema, TableSettings(), observed.scan)
     assert getattr(again, "splits") is getattr(observed.scan, "splits")  # noqa: B009
     Path(source.files[0]).write_text('{"a": 1}\n')
-    now = source.open(Schema(), Settings(), again)
+    now = source.open(Schema(), TableSettings(), again)
     assert getattr(now, "splits") != getattr(again, "splits")  # noqa: B009
 
 
 def test_reports_name_files_as_a_person_did(tmp_path: Path) -> None:
     file = str(tmp_path / "0.jsonl")
     source = json_files(tmp_path, names={file: "zip/0.jsonl"})
-    (reason,) = source.open(Schema(), Settings()).observe().observation.tally.reasons
-    assert reason.place.source == "zip/0.jsonl"
-    assert reason.place.line == 2
+    (reason,) = source.open(Schema(), TableSettings()).observe().observation.tally.reasons
+    assert reason.location.source == "zip/0.jsonl"
+    assert reason.location.line == 2

@@ -13,8 +13,8 @@ from core.shapes import batch, changes, drift, paths, routes, same, schema, show
 from driftline.core.planning.planner import plan
 from driftline.core.schema.naming import marked_key
 from driftline.core.schema.types import UUID, Schema, Struct, dotted
-from driftline.core.settings.fields import contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 
 NEW = ""
 
@@ -369,7 +369,7 @@ def test_changes_say_which_rule_and_which_value() -> None:
         ("c", "first-sight", "first seen", "string"),
         ("b", "widen-in-place", "long is wider than int, which the format widens in place", "long"),
     ]
-    assert str(planned.changes[0].reason.place) == "data:1"
+    assert str(planned.changes[0].reason.location) == "data:1"
 
 
 NOTES = [
@@ -417,7 +417,7 @@ def test_more_lines_of_a_comment_keep_the_mark() -> None:
 
 
 def test_the_prefix_of_marks_is_a_setting() -> None:
-    settings = Settings(mark="from:")
+    settings = TableSettings(mark="from:")
     planned = drift("a: long | string", settings=settings)
     assert [(f.name, f.doc) for f in planned.schema.struct.fields] == [("a_long", "from:a"), ("a", None)]
     assert changes(plan(planned.schema, batch("a: long | string"), settings)) == []
@@ -426,7 +426,10 @@ def test_the_prefix_of_marks_is_a_setting() -> None:
 def test_the_epoch_unit_is_a_setting() -> None:
     text = "a: timestamp!us"
     assert changes(drift(text, before="a: long")) == ["add a_timestamp: timestamp"]
-    assert changes(drift(text, before="a: long", settings=Settings(contract=contract(epoch_unit="us")))) == []
+    assert (
+        changes(drift(text, before="a: long", settings=TableSettings(fields=field_settings(epoch_unit="us"))))
+        == []
+    )
 
 
 def test_a_name_and_its_suffix_have_at_most_255_bytes() -> None:
@@ -458,7 +461,7 @@ def test_identifier_fields_are_not_relaxed() -> None:
 )  # fmt: skip
 def test_max_columns(before: str, text: str, taken: list[str], refused: dict[str, str]) -> None:
     """The fields that came first are taken; each field beyond is refused, and the struct that it is in is named."""
-    planned = drift(text, before=before, settings=Settings(max_columns=2, beyond="quarantine"))
+    planned = drift(text, before=before, settings=TableSettings(max_columns=2, beyond="quarantine"))
     assert [c for c in changes(planned) if "." not in c.split(":")[0]] == taken
     assert {dotted(c.path) for c in planned.conflicts} == set(refused)
     for conflict in planned.conflicts:
@@ -466,7 +469,7 @@ def test_max_columns(before: str, text: str, taken: list[str], refused: dict[str
 
 
 def test_max_columns_stops_no_batch_that_needs_no_column() -> None:
-    before, limited = "a: long, b: int!required, c: long", Settings(max_columns=2, beyond="quarantine")
+    before, limited = "a: long, b: int!required, c: long", TableSettings(max_columns=2, beyond="quarantine")
     planned = drift("b: long | null", before=before, settings=limited)
     assert changes(planned) == ["widen b: long", "relax b: long"]
 
@@ -481,6 +484,6 @@ def test_max_columns_stops_no_batch_that_needs_no_column() -> None:
     ],
 )
 def test_types_that_a_format_lacks_become_text_under_the_same_name(text: str, after: str) -> None:
-    settings = Settings(as_text=frozenset({UUID}))
+    settings = TableSettings(as_text=frozenset({UUID}))
     assert show(drift(text, settings=settings).schema) == show(schema(after))
     assert changes(drift(text, before=after, settings=settings)) == []

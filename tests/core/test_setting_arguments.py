@@ -4,7 +4,7 @@ import pytest
 
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, SettingArguments
 from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 
 
 def test_each_setting_is_an_argument():
@@ -31,9 +31,9 @@ def test_type_of_an_argument_states_the_values_of_its_setting(setting, values):
 
 def test_settings_without_properties_are_those_of_older_tables():
     new, older = from_properties(NEW_TABLE), from_properties({})
-    assert new == Settings()
-    assert (new.beyond, new.max_fields, new.contract.maps) == ("rest", 1000, "auto")
-    assert (older.beyond, older.max_fields, older.contract.maps) == ("quarantine", None, "hint")
+    assert new == TableSettings()
+    assert (new.beyond, new.max_fields, new.fields.maps) == ("rest", 1000, "auto")
+    assert (older.beyond, older.max_fields, older.fields.maps) == ("quarantine", None, "hint")
 
 
 def test_values_of_python_are_settings():

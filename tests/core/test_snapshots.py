@@ -72,7 +72,7 @@ def read(message: Event, **settings: str) -> tuple[int, dict[str, int], str]:
     keyed = row_key(**settings)
     unwrapper = Unwrapper(keyed)
     texts, _ = unwrapper.records([json.dumps(message).encode()])
-    marks, truncated = unwrapper.taken()
+    marks, truncated = unwrapper.drain()
     checked = Read(SourcePlace("x"), parse(json.dumps(message).encode()))
     assert _truncate_in(keyed, checked) == truncated
     assert len(list(records_in(keyed, checked, truncated=True))) == len(texts)

@@ -112,8 +112,8 @@ def test_truncates_of_each_tool(envelope: str, message: Event, position: str) ->
     for name in (envelope, "auto") if envelope in ("canal", "dms") else (envelope,):
         unwrapper = Unwrapper(row_key(envelope=name))
         assert unwrapper.records([json.dumps(message).encode()]) == ([], [])
-        assert unwrapper.taken() == ({"truncate": 1}, position)
-        assert unwrapper.taken() == ({}, "")
+        assert unwrapper.drain() == ({"truncate": 1}, position)
+        assert unwrapper.drain() == ({}, "")
         parsed = Read(SourcePlace("f"), parse(json.dumps(message).encode()))
         assert _truncate_in(row_key(envelope=name), parsed) == position
         assert list(records_in(row_key(envelope=name), parsed, truncated=True)) == []

@@ -22,7 +22,7 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
@@ -30,7 +30,7 @@ from driftline.ingest.upsert import Changes
 from driftline.keys.identity import BatchKeys
 from driftline.keys.remembered import DeletedKeys, LastTruncate, nested, only
 from driftline.keys.settle import Found, KeyCounts
-from driftline.keys.slices import RowsLeft, RowSlice, Slices, WornFile, worn
+from driftline.keys.slices import RewriteCandidate, RowsLeft, RowSlice, Slices, rewrite_candidates
 from driftline.keys.stored import KeyCache, KeyFile, KeyFinder, StoredRows
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
@@ -77,19 +77,20 @@ class FilesTable:
         ]
 
     @property
-    def row(self) -> Struct:
+    def row_type(self) -> Struct:
         return self.schema.struct
 
     def stored(self) -> StoredRows:
-        return StoredRows(self.row, pa.OSFile)
+        return StoredRows(self.row_type, pa.OSFile)
 
     def remove(self, rows: dict[str, Any], size: int) -> RowsLeft | None:
         for file, positions in rows.items():
             self.dead.setdefault(file, set()).update(positions.tolist())
         files = (
-            WornFile(file, pq.read_metadata(file).num_rows, 1, BitMap64(self.dead[file])) for file in rows
+            RewriteCandidate(file, pq.read_metadata(file).num_rows, 1, BitMap64(self.dead[file]))
+            for file in rows
         )
-        gone = worn(files, size, self.stored().can_move)
+        gone = rewrite_candidates(files, size, self.stored().can_move)
         for file in gone:
             self.files.remove(file.path)
             self.moved += file.left
@@ -104,10 +105,10 @@ class FilesTable:
             pq.write_table(pa.Table.from_batches(rows).cast(schema), self.files[-1], row_group_size=7)
         return sum(map(len, rows))
 
-    def ingest(self, batch: Sequence[Event], settings: Settings) -> tuple[KeyCounts, int]:
+    def ingest(self, batch: Sequence[Event], settings: TableSettings) -> tuple[KeyCounts, int]:
         return self.ingest_lines([json.dumps(event).encode() for event in batch], settings)
 
-    def ingest_lines(self, texts: Sequence[bytes], settings: Settings) -> tuple[KeyCounts, int]:
+    def ingest_lines(self, texts: Sequence[bytes], settings: TableSettings) -> tuple[KeyCounts, int]:
         assert settings.row_key is not None
         terms = AdmissionTerms(expect(self.schema, settings), settings)
         deletes = DeleteFilter.of(terms)
@@ -115,7 +116,7 @@ class FilesTable:
         records = texts if unwrapper is None else unwrapper.records(texts)[0]
         scan: Any = Lines(records if deletes is None else deletes.lines(records)[0], self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None)
-        terms = replace(terms, judge=observed.scan.judge)  # type: ignore[attr-defined]
+        terms = replace(terms, check=observed.scan.check)  # type: ignore[attr-defined]
         self.schema, struct = planned.schema, planned.schema.struct
         make = JsonRows.of(planned, struct, terms, observed.observation)
         folder = self.folder / f"batch{self.batches}"
@@ -133,7 +134,7 @@ class FilesTable:
                     for rows in batches:
                         file.write(rows)
         slices = Slices(BatchFolder(str(folder)), parts)
-        excluded = list(excluded_paths(settings.contract))
+        excluded = list(excluded_paths(settings.fields))
         sent = settings.row_key.epoch, "" if unwrapper is None else unwrapper.truncated
         last = LastTruncate.of(self.truncated, sent, updates=settings.row_key.reconciles)
         self.truncated = last.epoch, last.position

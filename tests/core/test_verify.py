@@ -424,7 +424,7 @@ def test_a_difference_says_what_is_where() -> None:
     (lost,) = apart(schema("a: double"), {"a": 9007199254740992.0}, {"a": 9007199254740993}, ValueSettings())
     (invented,) = apart(schema("a: long"), {"a": 1}, {}, ValueSettings())
 
-    assert lost.why == "9007199254740993 is nowhere, a holds 9007199254740992.0"
+    assert lost.why == "9007199254740993 is in no column; column a holds 9007199254740992.0"
     assert (invented.why, invented.lost) == ("a holds 1, the record has no value there", False)
 
 

@@ -227,11 +227,11 @@ HELD: list[Event] = [
     [
         (HELD, LINES[7:], [], 0),
         (HELD[1:], LINES[7:], [(1, "its key has no row")], 0),
-        ([{**HELD[0], "v": 1}, *HELD[1:]], LINES[7:], [(1, "2 is nowhere, v holds 1")], 0),
+        ([{**HELD[0], "v": 1}, *HELD[1:]], LINES[7:], [(1, "2 is in no column; column v holds 1")], 0),
         ([HELD[0], *HELD], LINES[7:], [(1, "the table has 2 rows of its key")], 0),
         ([*HELD, {"id": 2, "seq": 1, "v": 4}], LINES[7:], [(5, "it deletes its row, and the table has one")], 0),
         ([*HELD, {"id": 9}], LINES[7:], [], 1),
-        ([*HELD[:2], {"id": 3, "seq": 1, "v": 5}], LINES[7:], [(7, "6 is nowhere, v holds 5")], 0),
+        ([*HELD[:2], {"id": 3, "seq": 1, "v": 5}], LINES[7:], [(7, "6 is in no column; column v holds 5")], 0),
         # What waits overtakes nothing.
         ([*HELD[:2], {"id": 3, "seq": 1, "v": 5}], LINES[6:], [], 0),
         (HELD, [], [

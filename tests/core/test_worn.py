@@ -12,15 +12,15 @@ from pyroaring import BitMap64
 
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Struct, Type, decimal
-from driftline.keys.slices import RowsLeft, WornFile, worn
+from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import CHANGED, ROW_ID
 
 MB = 2**20
 
 
-def file(path: str, rows: int, dead: int, size: int = 3) -> WornFile:
-    return WornFile(path, rows, size, BitMap64(range(dead)))
+def file(path: str, rows: int, dead: int, size: int = 3) -> RewriteCandidate:
+    return RewriteCandidate(path, rows, size, BitMap64(range(dead)))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def file(path: str, rows: int, dead: int, size: int = 3) -> WornFile:
     [(3, 1, True), (4, 1, False), (300, 99, False), (300, 100, True), (1, 1, True), (9, 9, True)],
 )
 def test_a_file_is_worn_once_a_third_is_gone(rows: int, dead: int, is_worn: bool) -> None:
-    assert bool(worn([file("f", rows, dead)], 0, lambda _: True)) is is_worn
+    assert bool(rewrite_candidates([file("f", rows, dead)], 0, lambda _: True)) is is_worn
 
 
 def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
@@ -36,7 +36,7 @@ def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
     files.append(file("all", 10, 10, 1000 * MB))
 
     def taken(size: int) -> list[str]:
-        return [f.path for f in worn(files, size, lambda _: True)]
+        return [f.path for f in rewrite_candidates(files, size, lambda _: True)]
 
     assert taken(0) == ["all", "most", "half"]  # nothing, 10 and 50 MB are left; 30 MB more would be too much
     assert taken(30 * MB) == ["all", "most", "half", "third"]
@@ -52,12 +52,12 @@ def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
     ],
 )
 def test_many_small_files_of_a_folder_become_one(paths: list[str], size: int, taken: int) -> None:
-    assert len(worn([file(path, 100, 1, size) for path in paths], 0, lambda _: True)) == taken
+    assert len(rewrite_candidates([file(path, 100, 1, size) for path in paths], 0, lambda _: True)) == taken
 
 
 def test_a_file_whose_values_cannot_move_stays_unless_none_is_left() -> None:
     files = [file("f", 3, 2), file("all", 3, 3)]
-    assert [f.path for f in worn(files, 0, lambda _: False)] == ["all"]
+    assert [f.path for f in rewrite_candidates(files, 0, lambda _: False)] == ["all"]
 
 
 def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
     pq.write_table(rows.cast(arrow_schema(Struct(fields))), path, row_group_size=4)
     dead = BitMap64([0, 2, 3, 4, 5, 6, 7])
     stored = StoredRows(Struct(fields), pa.OSFile)
-    left = RowsLeft(stored, [WornFile(path, 9, 100, dead, 500, 3)], with_ids=True)
+    left = RowsLeft(stored, [RewriteCandidate(path, 9, 100, dead, 500, 3)], with_ids=True)
 
     moved = pa.Table.from_batches(left.read()).to_pylist()
     assert moved == [{"a": 1, ROW_ID: 70, CHANGED: 2}, {"a": 8, ROW_ID: 508, CHANGED: 3}]

@@ -47,7 +47,7 @@ def dealt(
     place = BatchFolder(str(folder))
     types = pa.schema([("i", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
     batches = [pa.RecordBatch.from_pylist(rows[i : i + 20], schema=types) for i in range(0, len(rows), 20)]
-    slices = [one for half in (0, 1) for one in by.deal(batches[half::2], place, f"{half}.arrow")]
+    slices = [one for half in (0, 1) for one in by.spill(batches[half::2], place, f"{half}.arrow")]
     return [
         [
             (part.partition, [row for batch in by.rows(part, place) for row in batch.to_pylist()])

@@ -60,7 +60,7 @@ def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [b'{"id": "x", "new": {"a": 1.50}}'])
     (batch,) = captured(table, url(kafka, topic))
     assert {c.path for c in batch.result.changes} == {("id_string",), ("new",), ("new", "a")}
-    assert any(c.reason.place and str(c.reason.place).startswith(topic) for c in batch.result.changes)
+    assert any(c.reason.location and str(c.reason.location).startswith(topic) for c in batch.result.changes)
     assert table.read().where("id is not null").select("id").distinct().count() == 20
 
 

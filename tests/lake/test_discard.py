@@ -143,18 +143,18 @@ def test_others_write_meanwhile(
     table: Table, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     """The records are chosen again in the quarantine as the other writer left it."""
-    late, mark = tmp_path / "late.jsonl", Pending.mark
+    late, mark = tmp_path / "late.jsonl", Pending.assign_replay
     late.write_text('{"id": 9, "n": "z"}')
 
     def overtaken(pending: Pending, *args: Any) -> int:
-        monkeypatch.setattr(Pending, "mark", mark)
+        monkeypatch.setattr(Pending, "assign_replay", mark)
         if other == "rejects":
             table.ingest(late)
         else:
             assert table.replay(settings={"policy": "preserve"}).written == 3
         return mark(pending, *args)
 
-    monkeypatch.setattr(Pending, "mark", overtaken)
+    monkeypatch.setattr(Pending, "assign_replay", overtaken)
     assert table.discard_quarantine().records == {"rejects": 6, "replay": 2}[other]
     assert discarded_of(table) == {"rejects": (0, 0, 6), "replay": (0, 3, 2)}[other]
 

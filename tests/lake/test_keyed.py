@@ -109,7 +109,7 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     lines = {m.place.rpartition("/")[2]: m.why for m in wrong.mismatches if m.place}
     assert lines == {
         "1.jsonl:4": "its key has no row",
-        "2.jsonl:1": "'c' is nowhere, v holds 'a'",
+        "2.jsonl:1": "'c' is in no column; column v holds 'a'",
         "2.jsonl:2": "it deletes its row, and the table has one",
     }
     assert (wrong.missing, wrong.extra) == (3, 1)

@@ -68,7 +68,7 @@ def test_a_row_that_is_not_the_merge_of_its_records_is_found(
     wrong = table.verify(file, exactly=True)
     assert (wrong.missing, sorted(m.why for m in wrong.mismatches)) == (
         2,
-        ["'a' is nowhere, v holds 'c'", "v holds 'c', the record has no value there"],
+        ["'a' is in no column; column v holds 'c'", "v holds 'c', the record has no value there"],
     )
     with pytest.raises(DataError, match="are checked from JSON and CSV alone"):
         table.verify([{"id": 1, "seq": 1}])

@@ -45,7 +45,7 @@ def test_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> None:
     planned = table.ingest(fifo(lines), format="json", dry_run=True)
     result = table.ingest(pipe := fifo(lines), format="json")
     assert (planned.rows_read, result.rows_written, result.rows_quarantined) == (3, 2, 1)
-    assert [str(change.reason.place) for change in result.changes] == [f"{pipe}:1", f"{pipe}:3"]
+    assert [str(change.reason.location) for change in result.changes] == [f"{pipe}:1", f"{pipe}:3"]
     assert result.rejected[0].startswith(f"{pipe}:2: ")
     (kept,) = quarantine.of(table.format).read().collect()
     assert (kept.source, kept.line, kept.raw) == (pipe, 2, "bad")
@@ -60,7 +60,7 @@ def test_much_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> No
     pipe = fifo(b"".join(b'{"a": %d, "b": "%s"}\n' % (i, b"x" * 100) for i in range(40_000)))
     result = lake.table(table_name).ingest(pipe, format="json")
     assert result.rows_written == 40_000
-    assert {change.reason.place.source for change in result.changes if change.reason.place} == {pipe}
+    assert {change.reason.location.source for change in result.changes if change.reason.location} == {pipe}
 
 
 @pytest.mark.iceberg_only("of the source alone")
@@ -85,7 +85,7 @@ def test_parquet_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo, tmp_pat
     table = lake.table(table_name)
     result = table.ingest(pipe := fifo(data), format="parquet")
     assert result.rows_written == 3
-    assert {str(change.reason.place) for change in result.changes} == {pipe}
+    assert {str(change.reason.location) for change in result.changes} == {pipe}
     assert table.verify([fifo(data)], "parquet").ok
     half = fifo(data[:-10])
     with pytest.raises(UsageError, match=f"^{half}: "):

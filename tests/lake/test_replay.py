@@ -137,7 +137,7 @@ def test_what_is_refused_again_waits_with_its_place(table: Table, file: Path) ->
     n = next(g for g in found.groups if g.path == "n")
     assert (n.count, n.sample) == (2, LINES[1])
     assert n.place.endswith("in.jsonl:2")
-    assert str(again.results[0].conflicts[0].place).endswith("in.jsonl:2")
+    assert str(again.results[0].conflicts[0].location).endswith("in.jsonl:2")
     proven(table, file)
     assert table.replay(settings={"policy": "preserve"}).written == 2
     assert [r["id"] for r in rows(table)] == [1, 2, 3, 4]

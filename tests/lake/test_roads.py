@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.readers.json import usual
@@ -78,7 +78,7 @@ def test_all_roads_make_the_same_rows(
 def rows(source: Source) -> list[dict[str, Any]]:
     """The rows that the source becomes in a new table."""
     with configured(SparkSession.active(), source.conf):
-        observed, planned = accepted(source.open(Schema(), Settings()), RecentBatches(), lambda _: None)
+        observed, planned = accepted(source.open(Schema(), TableSettings()), RecentBatches(), lambda _: None)
         made = observed.tasks(planned, planned.schema.struct).frame(planned.schema.struct)
         texts = made.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
     return sorted((json.loads(row[0]) for row in texts), key=lambda row: row["n"])

@@ -223,7 +223,7 @@ def test_whoever_commits_in_between_makes_it_a_conflict(
     with pytest.raises(CommitConflict):
         transaction.commit()
     with pytest.raises(Moved):
-        transaction.again(table.format.load())
+        transaction.rebase(table.format.load())
     transaction.abandon()
 
     assert held(table) == theirs

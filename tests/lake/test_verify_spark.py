@@ -162,7 +162,7 @@ def test_typed_files(spark: Any, tmp_path: Path) -> None:
             "local",
             files[1],
             "2024-01-02 03:04:05",
-            "2024-01-02 03:04:05 is nowhere, local holds 2024-01-02 03:04:06",
+            "2024-01-02 03:04:05 is in no column; column local holds 2024-01-02 03:04:06",
         ),
     )
 
@@ -177,7 +177,7 @@ def test_csv(spark: Any, tmp_path: Path) -> None:
     verdict = verify(spark, stored, [str(source)], "csv")
 
     assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
-    assert found(verdict) == [("note", "3", "'y' is nowhere, note holds 'z'")]
+    assert found(verdict) == [("note", "3", "'y' is in no column; column note holds 'z'")]
 
 
 EXTRA = [

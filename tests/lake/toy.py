@@ -148,13 +148,13 @@ class ToyTable(base.CatalogTable):
     def folder(self) -> Path:
         return self.location.folder.joinpath(*self.name.split(".")).absolute()
 
-    def sibling(self, name: str) -> ToyTable:
+    def other_table(self, name: str) -> ToyTable:
         return ToyTable(self.spark, self.location, name)
 
     def load(self) -> State:
         return _state(self.location.read().get(self.name))
 
-    def taken(self, state: State, files: Collection[int]) -> Collection[int]:
+    def ingested_files(self, state: State, files: Collection[int]) -> Collection[int]:
         listed = self.location.read()[self.name]["taken"] if state.exists else []
         return set(files).intersection(listed)
 
@@ -249,7 +249,7 @@ class ToyTransaction(UpkeepTransaction):
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         folder = self.table.folder / uuid.uuid4().hex
         with configured(self.table.spark, {**PLAIN, CASE: "true"}):
-            frame.select([quoted(f.name) for f in self.row.fields]).write.parquet(str(folder))
+            frame.select([quoted(f.name) for f in self.row_type.fields]).write.parquet(str(folder))
         written = [str(file) for file in sorted(folder.glob("*.parquet"))]
         self.files += written
         return sum(pq.read_metadata(file).num_rows for file in written)

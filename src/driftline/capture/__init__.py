@@ -15,14 +15,14 @@ from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
-from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
+from driftline.capture.query import Batch, CaptureQuery, CaptureTarget, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
 from driftline.errors import UsageError
 from driftline.ingest.batch import Listener
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
-from driftline.sources.given import given_paths
+from driftline.sources.inputs import given_paths
 from driftline.sources.spooled import is_pipe, is_url, shown
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def capture(
         raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
-    target = Capture(
+    target = CaptureTarget(
         name,
         lambda spark: catalog.on(spark).table(table),
         place,
@@ -160,7 +160,7 @@ def _flow(
     data: DataFrame | str | os.PathLike[str],
     reading: StreamOptions,
     place: Checkpoint,
-) -> Flow:
+) -> StreamSource:
     """Open ``data`` as a flow. Raises UsageError for data that is not a stream."""
     spark: SparkSession = catalog.table(table).spark
     if reading.notify or reading.list_every:

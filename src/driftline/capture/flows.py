@@ -132,7 +132,7 @@ class Files:
             resumption.settle(log.done, {})
         return [entry.path for entry in again], [entry.path for entry in passed]
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Add new files to the log."""
         self.log.add()
 
@@ -178,7 +178,7 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
     if position < log.packed - 1 or differs or may_lack:
         lacking = [*log.packed_files(), *log.behind(-1 if differs else position)]
     if choice != "checkpoint":
-        taken, has_all = resumption.taken(lacking), resumption.has_all()
+        taken, has_all = resumption.ingested(lacking), resumption.has_all()
         if differs:
             # It forgets the oldest first: what came after a file that it remembers, it remembers too.
             _leave_out(log, resumption, remembers=has_all or bool(taken))
@@ -230,7 +230,7 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
 
     def in_table(files: Sequence[ListedFile]) -> set[str]:
         """The files that the table has."""
-        taken = resumption.taken(files)
+        taken = resumption.ingested(files)
         if taken:
             _LOG.warning(
                 "%s: its checkpoint is older than %s, which has these already: %s",
@@ -321,7 +321,7 @@ class Frames:
         """
         compare_numbers(resumption)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Nothing to look for: Spark polls the source."""
 
     def end(self) -> None:

@@ -52,7 +52,7 @@ class FileLog:
     format: str | None = None
     max_files: int = MAX_FILES
     durable: bool = True
-    taken: dict[str, ListedFile] = field(default_factory=dict)  # by `ListedFile.key`
+    ingested: dict[str, ListedFile] = field(default_factory=dict)  # by `ListedFile.key`
     lists: dict[int, list[ListedFile]] = field(default_factory=dict)
     next: int = 0
     done: int = -1
@@ -81,7 +81,7 @@ class FileLog:
             os.utime(path, (number + 1, number + 1))
             entries = _parsed(path, _listed)
             # A file is in two lists where `merge` did not come to its end.
-            self.lists[number] = [entry for entry in entries if entry.key not in self.taken]
+            self.lists[number] = [entry for entry in entries if entry.key not in self.ingested]
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
         self._open_done(last_done)
@@ -102,11 +102,11 @@ class FileLog:
 
         Raises DataError if a file that was taken has changed; SetupError if the folder is away.
         """
-        entries = _in_order(self.finder.entries(self.taken, self.format))
+        entries = _in_order(self.finder.entries(self.ingested, self.format))
         pending = self._pending()
         new: dict[str, ListedFile] = {}
         for entry in entries:
-            taken = self.taken.get(entry.key)
+            taken = self.ingested.get(entry.key)
             if taken is None and not self._is_old_link(entry):
                 # Of a file and the links to it, the file.
                 new[entry.key] = new.get(entry.key, entry) if entry.real else entry
@@ -172,7 +172,7 @@ class FileLog:
         waiting = {entry.key: entry for number in self.waiting(self.next) for entry in self.lists[number]}
         again, passed = {}, {key: entry for key, entry in waiting.items() if entry.modified < since}
         for entry in listed(self.finder.source, self.format, self.finder.lake):
-            is_taken = entry.key in self.taken or self._is_old_link(entry)
+            is_taken = entry.key in self.ingested or self._is_old_link(entry)
             if entry.modified < since and not is_taken:
                 passed[entry.key] = entry
             elif entry.modified >= since and is_taken and entry.key not in waiting:
@@ -190,7 +190,7 @@ class FileLog:
     def packed_files(self) -> list[ListedFile]:
         """The files of the lists before ``packed``, in the order in which they were taken."""
         unpacked = {entry.key for entries in self.lists.values() for entry in entries}
-        return [entry for key, entry in self.taken.items() if key not in unpacked]
+        return [entry for key, entry in self.ingested.items() if key not in unpacked]
 
     def merge(self, last_given: int) -> None:
         """Merge the lists behind ``last_given``, which Spark does not know, into as few as possible."""
@@ -246,13 +246,13 @@ class FileLog:
                 )
 
     def renamed(self, number: int) -> list[tuple[str, str]]:
-        """Files of a list that look like ones which were taken before and are gone: those, and these."""
+        """Pairs (old, new) of files that look renamed: the old one was ingested and is gone."""
         # A store has no renames; and of its files there may be more taken than are listed each time.
         # Such a file is taken all the same, with a note: files unpacked from an archive may be alike and hold
         # different records.
         local = (entry for entry in self.lists[number] if entry.size and not is_stored(entry.path))
         entries = {entry.version: entry.path for entry in local}
-        taken = list(self.taken.values()) if entries else []  # a copy, as another thread may add to it
+        taken = list(self.ingested.values()) if entries else []  # a copy, as another thread may add to it
         return [
             (before.path, entries[before.version])
             for before in taken
@@ -269,7 +269,7 @@ class FileLog:
 
     def _is_old_link(self, entry: ListedFile) -> bool:
         """True for a link that an earlier version took by its name."""
-        taken = self.taken.get(entry.path) if entry.real else None
+        taken = self.ingested.get(entry.path) if entry.real else None
         return taken is not None and taken.version == entry.version
 
     def lag(self, end: int | None = None) -> int:
@@ -295,7 +295,7 @@ class FileLog:
 
     def _take(self, entries: Iterable[ListedFile]) -> None:
         for entry in entries:
-            self.taken[entry.key] = entry
+            self.ingested[entry.key] = entry
 
     def _keep_done(self, last_done: int) -> None:
         replace_file(self.folder / _DONE, str(last_done).encode(), durable=self.durable)
@@ -327,7 +327,7 @@ class FileLog:
     def _write_packed(self, end: int) -> None:
         """Write the files of the lists before ``end``, and those of none, into one."""
         waiting = {entry.key for n, entries in self.lists.items() if n >= end for entry in entries}
-        files = [_json(entry) for key, entry in self.taken.items() if key not in waiting]
+        files = [_json(entry) for key, entry in self.ingested.items() if key not in waiting]
         content = json.dumps({"next": end, "files": files}).encode()
         replace_file(self.folder / _TAKEN, gzip.compress(content, compresslevel=1), durable=self.durable)
         self.packed = end
@@ -340,7 +340,7 @@ class FileLog:
         if not new or self.format is not None:
             return
         # An archive that was taken may be gone by now: only its name is left to judge by.
-        self._first = self._first or next(filter(None, map(format_by_name, self.taken)), None)
+        self._first = self._first or next(filter(None, map(format_by_name, self.ingested)), None)
         self._first = self._first or format_of(new[0].path)
         for entry in new:
             if format_of(entry.path) != self._first:

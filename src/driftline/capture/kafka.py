@@ -322,7 +322,7 @@ class Kafka:
         except Py4JJavaError as error:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Nothing to look for: Spark polls the topics."""
 
     def end(self) -> None:

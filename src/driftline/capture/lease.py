@@ -42,7 +42,7 @@ class Lease:
         """Hold the folder against other processes. Raises DataError if one has it."""
         keeper = threading.Thread(target=self._renew, daemon=True)
         try:
-            self._mark()
+            self._touch()
             # The mark is renewed while others are waited for, or they would take it for a dead one.
             keeper.start()
             self._await_others()
@@ -64,8 +64,8 @@ class Lease:
             )
 
     def _await_others(self) -> None:
-        first = self._marks_of_others()
-        while marks := self._marks_of_others():
+        first = self._renewals_of_others()
+        while marks := self._renewals_of_others():
             for mark, renewed in marks.items():
                 # A mark that is renewed belongs to a process that lives; any other is waited out.
                 if renewed > first.get(mark, renewed):
@@ -75,7 +75,7 @@ class Lease:
                     )
             time.sleep(_LOOK)
 
-    def _marks_of_others(self) -> dict[str, int]:
+    def _renewals_of_others(self) -> dict[str, int]:
         """The marks of other processes that may live, with the times of renewal.
 
         Marks of dead ones are deleted.
@@ -98,7 +98,7 @@ class Lease:
         _, numbered, pid, _ = mark.rsplit(".", 3)
         return numbered == processes() and not Path("/proc", pid).exists()
 
-    def _mark(self) -> None:
+    def _touch(self) -> None:
         put(f"{self._uri}/locks/{self._own}", b"held")
         self._renewed = time.time()
 
@@ -107,7 +107,7 @@ class Lease:
             if time.time() - self._renewed > _STALE:  # this process slept: it may be another's
                 return
             with suppress(DriftlineError):
-                self._mark()
+                self._touch()
 
 
 def processes() -> str:

@@ -71,7 +71,7 @@ class Batch:
         return as_json(BatchJson, self, **self.result.to_dict())
 
 
-class Flow(Protocol):
+class StreamSource(Protocol):
     """An incoming stream: files, topics, or any streaming DataFrame."""
 
     @property
@@ -130,7 +130,7 @@ class Flow(Protocol):
         """
         ...
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look for new data, if Spark does not do so itself."""
         ...
 
@@ -148,7 +148,7 @@ class Flow(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureTarget:
     """The target of a stream, and its options. ``table`` makes the table for the stream's own session."""
 
     name: str
@@ -165,7 +165,7 @@ class CaptureQuery(StreamingQuery):
     """A running capture: Spark's query, with driftline's errors, that stops between batches."""
 
     def __init__(
-        self, query: StreamingQuery, runner: _Runner, flow: Flow, stack: ExitStack, pause: float
+        self, query: StreamingQuery, runner: _Runner, flow: StreamSource, stack: ExitStack, pause: float
     ) -> None:
         super().__init__(query._jsq)
         self._runner, self._flow, self._java = runner, flow, java_process()
@@ -228,7 +228,7 @@ class CaptureQuery(StreamingQuery):
         with suppress(StreamingQueryException, Py4JError, ConnectionError), stack:
             while not super().awaitTermination(pause):  # type: ignore[arg-type]
                 try:
-                    self._flow.look()
+                    self._flow.poll()
                 except DriftlineError as error:
                     self._runner.error = self._runner.error or error
                     self.stop()
@@ -243,7 +243,7 @@ class _Stopped(Exception):
 
 
 def start(
-    capture: Capture, flow: Flow, every: float | None, resumption: Resumption, stack: ExitStack
+    capture: CaptureTarget, flow: StreamSource, every: float | None, resumption: Resumption, stack: ExitStack
 ) -> CaptureQuery:
     """Start the stream.
 
@@ -255,7 +255,7 @@ def start(
         # What a micro-batch raises is raised again where the stream is waited for.
         logging.getLogger("py4j.clientserver").addFilter(_no_proxy)
     flow.begin(resumption)
-    flow.look()
+    flow.poll()
     runner = _Runner(capture, flow)
     trigger: dict[str, Any] = (
         {"availableNow": True} if every is None else {"processingTime": f"{round(every * 1000)} milliseconds"}
@@ -274,7 +274,7 @@ def start(
 class _Runner:
     """The function that Spark calls with each micro-batch."""
 
-    def __init__(self, capture: Capture, flow: Flow) -> None:
+    def __init__(self, capture: CaptureTarget, flow: StreamSource) -> None:
         self.capture, self.flow = capture, flow
         self.stream = ""
         self.started = threading.Event()

@@ -61,18 +61,18 @@ class Resumption:
             assert self.last is not None
             raise other_checkpoint(self.name, self.table.name, self.last)
 
-    def taken(self, files: Sequence[ListedFile]) -> set[str]:
+    def ingested(self, files: Sequence[ListedFile]) -> set[str]:
         """The files among these, by `ListedFile.key`, that the table remembers of this capture."""
         state = self.table.load()
         if not (files and state.exists):
             return set()
         keys = {file.fingerprint(self.name): file.key for file in files}
-        return {keys[number] for number in self.table.taken(state, keys.keys())}
+        return {keys[number] for number in self.table.ingested_files(state, keys.keys())}
 
     def has_all(self) -> bool:
         """True if the table remembers all files that it has of this capture."""
         first = None if self.last is None else self.last.contents.get("first")
-        return first is not None and bool(self.table.taken(self.state, [first]))
+        return first is not None and bool(self.table.ingested_files(self.state, [first]))
 
     def settle(self, number: int, contents: Mapping[str, Any]) -> None:
         """Note that table and checkpoint belong together as they are.

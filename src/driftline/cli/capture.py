@@ -115,7 +115,7 @@ class Running:
                 self._look(query, doing, progress)
 
     def _look(self, query: CaptureQuery, doing: str, progress: Progress) -> None:
-        """Notes how the capture is, once a second. To wait for other writers is no progress."""
+        """Record the capture's health once a second; waiting for other writers is not progress."""
         if self.health is None or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK

@@ -171,10 +171,10 @@ def _results(
 
 def _check_new(table: Table, files: Sequence[str]) -> None:
     """Names all files that the table has taken before the first is ingested. Raises DataError."""
-    from driftline.ingest.batch import Once
+    from driftline.ingest.batch import FileFingerprints
     from driftline.sources.files import stamps
 
-    Once.stamped(stamps(files)).check(table.format, table.format.load())
+    FileFingerprints.stamped(stamps(files)).check(table.format, table.format.load())
 
 
 def _show(

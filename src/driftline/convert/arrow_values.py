@@ -57,7 +57,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import declared_string_base, has_value
 
 Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type
@@ -389,7 +389,7 @@ class ArrowValues:
             return [(number, ()) for number in range(self.count)]
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
-    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+    def texts(self, stored: NDArray[np.bool_] | None, field_settings: FieldSettings) -> Iterator[NumberText]:
         """The texts of the leaves that are not ``stored``, or of all values if it is None."""
         if stored is not None:
             lost = np.flatnonzero(self._valid & ~stored).tolist()
@@ -397,15 +397,15 @@ class ArrowValues:
             # Looked for only where something is lost: places are Python objects, one for each leaf.
             valid = np.flatnonzero(self._valid).tolist() if lost else ()
             for value, within in lost_by_value(lost, places, valid):
-                yield from self._text_at(value, within, contract)
+                yield from self._text_at(value, within, field_settings)
         elif len(self._columns) > 1 and (self.dim or any(isinstance(i, Map) for i, _ in self._leaves)):
-            yield from _texts_of_several(self.json_values(), contract)
+            yield from _texts_of_several(self.json_values(), field_settings)
         else:
             for array, (leaf_type, _) in zip(self._columns, self._leaves, strict=True):
                 type_ = wrap(leaf_type, self.dim)
                 for number, value in enumerate(json_values(array, type_)):
                     if has_value(value):
-                        yield NumberText(number, (), json_text(value, contract), _single(type_))
+                        yield NumberText(number, (), json_text(value, field_settings), _single(type_))
 
     def lists(self) -> list[list[Any]]:
         """The values of each column as Python objects."""
@@ -416,9 +416,11 @@ class ArrowValues:
         columns = zip(self._columns, self._leaves, strict=True)
         return [json_values(array, wrap(leaf_type, self.dim)) for array, (leaf_type, _) in columns]
 
-    def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[NumberText]:
+    def _text_at(
+        self, value: int, within: tuple[int, ...], field_settings: FieldSettings
+    ) -> Iterator[NumberText]:
         """The text at these places of a value's lists, with its type if it has one."""
-        contract_inside = contract.inside(len(within))
+        settings_inside = field_settings.inside(len(within))
         parts = []
         for column, (leaf_type, _) in zip(self._columns, self._leaves, strict=True):
             (json_value,) = json_values(column.slice(value, 1), wrap(leaf_type, self.dim))
@@ -427,10 +429,10 @@ class ArrowValues:
                 parts.append((part, wrap(leaf_type, self.dim - len(within))))
         if len(parts) == 1:
             ((part, type_),) = parts
-            yield NumberText(value, within, json_text(part, contract_inside), _single(type_))
+            yield NumberText(value, within, json_text(part, settings_inside), _single(type_))
         elif parts:
             yield NumberText(
-                value, within, json_text(reduce(merged, (part for part, _ in parts)), contract_inside)
+                value, within, json_text(reduce(merged, (part for part, _ in parts)), settings_inside)
             )
 
     def are_all_in(self, leaves: pa.Array) -> bool:
@@ -531,11 +533,13 @@ class MixedValues:
         """The owner and list positions of each leaf, part after part."""
         return [place for part in self._parts for place in part.places()]
 
-    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+    def texts(self, stored: NDArray[np.bool_] | None, field_settings: FieldSettings) -> Iterator[NumberText]:
         """The texts of each part; a value that is in several parts is written from all of them."""
         waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
-            for text in part.texts(None if stored is None else stored[start : start + part.count], contract):
+            for text in part.texts(
+                None if stored is None else stored[start : start + part.count], field_settings
+            ):
                 # A part knows only its own elements of such a value, and the rest wants the value whole.
                 if self._shared[text.number]:
                     waiting.add(text.number)
@@ -543,7 +547,7 @@ class MixedValues:
                     yield text
         if waiting:
             columns = [column for part in self._parts for column in part.json_values()]
-            yield from (text for text in _texts_of_several(columns, contract) if text.number in waiting)
+            yield from (text for text in _texts_of_several(columns, field_settings) if text.number in waiting)
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         """True if no leaf is null."""
@@ -557,11 +561,11 @@ class MixedValues:
         return None
 
 
-def _texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[NumberText]:
+def _texts_of_several(columns: Sequence[list[Any]], field_settings: FieldSettings) -> Iterator[NumberText]:
     """Texts of lists and maps whose values have several types, and so no single one."""
     for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
         if has_value(value):
-            yield NumberText(number, (), json_text(value, contract))
+            yield NumberText(number, (), json_text(value, field_settings))
 
 
 def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:

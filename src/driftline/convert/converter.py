@@ -48,8 +48,8 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.settings.fields import Contract, excluded_paths
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import FieldSettings, excluded_paths
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused, pickled
 from driftline.errors import DataError
 
@@ -188,7 +188,7 @@ def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
 
 def _aside(collector: Collector, values: Values, stored: NDArray[np.bool_] | None) -> None:
     """Send values that no column holds to the rest; all values if ``stored`` is None."""
-    for text in values.texts(stored, collector.contract):
+    for text in values.texts(stored, collector.field_settings):
         collector.add(text)
 
 
@@ -407,49 +407,49 @@ def _struct(
     )
 
 
-def cuts_variants(struct: Struct, contract: Contract) -> bool:
-    """True if a table of ``struct`` has VARIANT or JSON columns and the contract excludes any field."""
-    excludes = next(excluded_paths(contract), None) is not None
+def cuts_variants(struct: Struct, field_settings: FieldSettings) -> bool:
+    """True if a table of ``struct`` has VARIANT or JSON columns and the field settings exclude any field."""
+    excludes = next(excluded_paths(field_settings), None) is not None
     return excludes and any(f.type in (VARIANT, JSON) for _, f in Schema(struct).walk())
 
 
-def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, object]:
+def cut_record(record: Mapping[str, object], field_settings: FieldSettings) -> dict[str, object]:
     """Remove the excluded fields from a parsed record, at any depth.
 
-    >>> from driftline.core.settings.fields import OfPaths, contract
-    >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, contract(paths=OfPaths(exclude=[("v", "b")])))
+    >>> from driftline.core.settings.fields import OfPaths, field_settings
+    >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, field_settings(paths=OfPaths(exclude=[("v", "b")])))
     {'v': [{'a': 1}], 'b': 3}
     """
     return {
-        key: cut_value(value, contract.of(key))
+        key: cut_value(value, field_settings.of(key))
         for key, value in record.items()
-        if not contract.of(key).excluded
+        if not field_settings.of(key).excluded
     }
 
 
-def cut_value(value: object, contract: Contract) -> object:
+def cut_value(value: object, field_settings: FieldSettings) -> object:
     """Remove the excluded fields from a value of a record."""
     if type(value) is dict:
-        return cut_record(value, contract)
-    return [cut_value(item, contract.inside(1)) for item in value] if type(value) is list else value
+        return cut_record(value, field_settings)
+    return [cut_value(item, field_settings.inside(1)) for item in value] if type(value) is list else value
 
 
 def cut_columns(
-    arrays: Sequence[pa.Array], struct: Struct, contract: Contract
+    arrays: Sequence[pa.Array], struct: Struct, field_settings: FieldSettings
 ) -> tuple[list[pa.Array], Struct]:
     """Remove the excluded fields from columns of records, and from their types, at any depth."""
     pairs = [
         (replace(f, type=type_), cut_array)
         for f, array in zip(struct.fields, arrays, strict=True)
-        if not contract.of(f.name).excluded
-        for cut_array, type_ in [_cut_array(array, f.type, contract.of(f.name))]
+        if not field_settings.of(f.name).excluded
+        for cut_array, type_ in [_cut_array(array, f.type, field_settings.of(f.name))]
     ]
     return [array for _, array in pairs], Struct(tuple(f for f, _ in pairs))
 
 
-def _cut_array(array: pa.Array, type_: Type, contract: Contract) -> tuple[pa.Array, Type]:
+def _cut_array(array: pa.Array, type_: Type, field_settings: FieldSettings) -> tuple[pa.Array, Type]:
     if isinstance(type_, List):
-        items, element = _cut_array(array.values, type_.element, contract.inside(1))
+        items, element = _cut_array(array.values, type_.element, field_settings.inside(1))
         if element == type_.element:
             return array, type_
         mask = array.is_null() if array.null_count else None
@@ -457,7 +457,7 @@ def _cut_array(array: pa.Array, type_: Type, contract: Contract) -> tuple[pa.Arr
         return pa.ListArray.from_arrays(offsets, items, mask=mask), replace(type_, element=element)
     if not isinstance(type_, Struct):
         return array, type_
-    fields, struct = cut_columns([array.field(i) for i in range(len(type_.fields))], type_, contract)
+    fields, struct = cut_columns([array.field(i) for i in range(len(type_.fields))], type_, field_settings)
     if struct == type_:
         return array, type_
     named = [pa.field(f.name, a.type) for f, a in zip(struct.fields, fields, strict=True)]
@@ -477,7 +477,7 @@ class Converter:
 
     struct: Struct
     route: RecordRoute
-    settings: Settings
+    settings: TableSettings
 
     def __reduce__(self) -> Any:
         # As one text with its own depth: a plan for a wide table is pickled as calls, which is ten times as
@@ -494,10 +494,10 @@ class Converter:
 
         Raises Lost for a value that no column takes.
         """
-        contract = self.settings.contract
+        field_settings = self.settings.fields
         # A VARIANT takes its value whole, so excluded fields have to go before it is built.
-        if cuts_variants(self.struct, contract):
-            records = [cut_record(record, contract) for record in records]
+        if cuts_variants(self.struct, field_settings):
+            records = [cut_record(record, field_settings) for record in records]
         return self._rows(JsonRecords(records, self.settings.dates))
 
     def of_arrow(
@@ -519,11 +519,11 @@ class Converter:
         Raises:
             Lost: no column takes a value.
         """
-        arrays, drifted, contract = batch.columns, drifted or {}, self.settings.contract
-        if cuts_variants(self.struct, contract):
-            arrays, struct = cut_columns(arrays, struct, contract)
+        arrays, drifted, field_settings = batch.columns, drifted or {}, self.settings.fields
+        if cuts_variants(self.struct, field_settings):
+            arrays, struct = cut_columns(arrays, struct, field_settings)
             drifted = {
-                path: DriftedValues(rows, [cut_value(value, contract.at(path)) for value in values])
+                path: DriftedValues(rows, [cut_value(value, field_settings.at(path)) for value in values])
                 for path, (rows, values) in drifted.items()
             }
         records = ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates)
@@ -532,7 +532,7 @@ class Converter:
     @gc_paused()
     def _rows(self, records: Records, drifted: Mapping[Path, DriftedValues] | None = None) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
-        collector = None if column is None else Collector.of(records.count, self.settings.contract)
+        collector = None if column is None else Collector.of(records.count, self.settings.fields)
         arrays = columns_of(self.struct, self.route, records, (), collector)
         if drifted:
             dates = self.settings.dates

@@ -51,7 +51,7 @@ from driftline.core.schema.types import (
     Primitive,
     Type,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import (
     DECLARED,
     Number,
@@ -207,7 +207,7 @@ class JsonValues:
         if type_ == VARIANT:
             array = variants_of(self._values)
         else:
-            texts = [None if v is None else json_text(v, Contract()) for v in self._values]
+            texts = [None if v is None else json_text(v, FieldSettings()) for v in self._values]
             array = pa.array(texts, pa.string())
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         return array, valid[np.asarray(self._shredded.owners, np.int64)]
@@ -265,11 +265,11 @@ class JsonValues:
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         return places_of(self._shredded)
 
-    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+    def texts(self, stored: NDArray[np.bool_] | None, field_settings: FieldSettings) -> Iterator[NumberText]:
         if stored is None:
             for number, value in enumerate(self._values):
                 if has_value(value):
-                    yield NumberText(number, (), json_text(value, contract))
+                    yield NumberText(number, (), json_text(value, field_settings))
             return
         if self._waiting_maps:
             # The caller's flags are those of the other columns as well.
@@ -281,7 +281,7 @@ class JsonValues:
         leaves = [number for number in range(len(places)) if has_value(self._shredded.leaves[number])]
         for value, within in lost_by_value(lost, places, leaves):
             item = element_at(self._values[value], within)
-            yield NumberText(value, within, json_text(item, contract.inside(len(within))))
+            yield NumberText(value, within, json_text(item, field_settings.inside(len(within))))
 
     def _is_lost(self, number: int) -> bool:
         """True if a leaf that no column holds is a value; an object without any is not."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import Base
 from driftline.core.schema.types import UUID, WIDER, Primitive, Type
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import has_value
 
 Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
@@ -104,8 +104,9 @@ class Values(Protocol):
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         """Return, for each leaf, the index of the value around it, and its places in that value's lists."""
 
-    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
-        """Return the texts of values and leaves that no column holds, without what the ``contract`` excludes.
+    def texts(self, stored: NDArray[np.bool_] | None, field_settings: FieldSettings) -> Iterable[NumberText]:
+        """Return the texts of values and leaves that no column holds, without what the ``field_settings``
+        excludes.
 
         A value, or a list inside it, of which nothing is stored comes whole, of others only the lost leaves.
         ``stored``: flags the leaves that some column holds; None: no column holds any.

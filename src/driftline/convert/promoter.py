@@ -35,7 +35,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse
 from driftline.errors import DataError
 
@@ -319,7 +319,7 @@ class Promoter:
 
     @classmethod
     def of(
-        cls, plans: Plans, after: Struct, settings: Settings, selection: Selection, old: str, new: str
+        cls, plans: Plans, after: Struct, settings: TableSettings, selection: Selection, old: str, new: str
     ) -> Promoter:
         """Make the promoter of a table.
 

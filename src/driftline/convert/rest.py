@@ -20,7 +20,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.planning.own_columns import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import STRING, List, Map, Primitive, Struct, Type
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import Number
 
 _ENDS = re.compile(
@@ -76,17 +76,17 @@ class Collector:
 
     Attributes:
         spot: the place of each record, by number.
-        contract: the contract of their fields.
+        field_settings: the contract of their fields.
     """
 
     entries: RestEntries
     spot: Callable[[int], Spot]
-    contract: Contract
+    field_settings: FieldSettings
 
     @classmethod
-    def of(cls, count: int, contract: Contract) -> Collector:
+    def of(cls, count: int, field_settings: FieldSettings) -> Collector:
         """Create a collector for the records of ``count`` rows."""
-        return cls(RestEntries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
+        return cls(RestEntries([{} for _ in range(count)]), lambda number: Spot(number, ""), field_settings)
 
     def add(self, text: NumberText) -> None:
         """Add an entry; the records here are the values of a field."""
@@ -107,7 +107,7 @@ class Collector:
             parent = self.spot(number)
             return parent.part(step(parent.path, key))
 
-        return replace(self, spot=spot, contract=self.contract.of(key))
+        return replace(self, spot=spot, field_settings=self.field_settings.of(key))
 
     def leaves(self, values: Values) -> Collector:
         """Return a collector for the leaves of values."""
@@ -120,7 +120,7 @@ class Collector:
             if not places:
                 places.extend(values.places())
                 if mixed := of_mixed_depth(places):
-                    texts = values.texts(None, self.contract)
+                    texts = values.texts(None, self.field_settings)
                     list_texts.update((text.number, text.text) for text in texts if text.number in mixed)
             value, within = places[number]
             parent = self.spot(value)
@@ -132,7 +132,7 @@ class Collector:
 
     def records(self, numbers: Numbers, dim: int) -> Collector:
         """Return a collector for records that are leaves of these numbers, inside ``dim`` lists."""
-        return replace(self.rows(numbers), contract=self.contract.inside(dim))
+        return replace(self.rows(numbers), field_settings=self.field_settings.inside(dim))
 
     def maps(self, maps: Maps, dim: int) -> Collector:
         """Return a collector for the values of maps that are leaves inside ``dim`` lists."""
@@ -145,27 +145,29 @@ class Collector:
             parent = self.spot(owners[number])
             return parent.part(step(parent.path, str(maps.keys[number].as_py())))
 
-        return replace(self, spot=spot, contract=self.contract.inside(dim).of("value"))
+        return replace(self, spot=spot, field_settings=self.field_settings.inside(dim).of("value"))
 
 
-def json_text(value: object, contract: Contract) -> str:
-    """Write a parsed value as exact JSON text, without what the contract excludes.
+def json_text(value: object, field_settings: FieldSettings) -> str:
+    """Write a parsed value as exact JSON text, without what the field settings exclude.
 
-    >>> json_text({"a": [Number("1.50"), None]}, Contract())
+    >>> json_text({"a": [Number("1.50"), None]}, FieldSettings())
     '{"a":[1.50,null]}'
     """
-    return msgspec.json.encode(_raw(value, contract)).decode()
+    return msgspec.json.encode(_raw(value, field_settings)).decode()
 
 
-def _raw(value: object, contract: Contract) -> Any:
+def _raw(value: object, field_settings: FieldSettings) -> Any:
     if type(value) is Number:
         # A number keeps its own digits; msgspec would print a float its own way.
         return msgspec.Raw(value.encode())
     if type(value) is list:
-        return [_raw(item, contract.inside(1)) for item in value]
+        return [_raw(item, field_settings.inside(1)) for item in value]
     if type(value) is dict:
         return {
-            key: _raw(item, contract.of(key)) for key, item in value.items() if not contract.of(key).excluded
+            key: _raw(item, field_settings.of(key))
+            for key, item in value.items()
+            if not field_settings.of(key).excluded
         }
     return value
 

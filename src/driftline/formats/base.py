@@ -159,11 +159,11 @@ class RowTransaction(Protocol):
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Write the frame's rows, with the columns of `row`; returns their number."""
+        """Write the frame's rows, with the columns of `row_type`; returns their number."""
         ...
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Have tasks write their rows, with the columns of `row`; returns their number.
+        """Have tasks write their rows, with the columns of `row_type`; returns their number.
 
         Args:
             tasks: the tasks.
@@ -197,17 +197,17 @@ class UpkeepTransaction(Protocol):
     """The members of a transaction beyond adding rows, each with a default for a format to inherit."""
 
     @property
-    def row(self: RowTransaction) -> Struct:
+    def row_type(self: RowTransaction) -> Struct:
         """The struct of the rows that `append` takes: the columns that Spark can represent."""
         return self.schema.struct
 
     @property
-    def added(self) -> Added:
+    def written(self) -> Added:
         """The data files that the transaction has written; none if the format does not count them."""
         return Added()
 
     @property
-    def home(self: RowTransaction) -> str:
+    def table_location(self: RowTransaction) -> str:
         """The table's own folder, by which others identify it: a path or URI."""
         return self.location
 
@@ -230,7 +230,7 @@ class UpkeepTransaction(Protocol):
         """
         return False
 
-    def again(self: RowTransaction, now: State) -> None:
+    def rebase(self: RowTransaction, now: State) -> None:
         """Apply the same changes and files to the table's state ``now``, after a conflict.
 
         The same must have been planned for it. If all rows are replaced, rows that others appended are
@@ -257,7 +257,7 @@ class UpkeepTransaction(Protocol):
         Args:
             frame: the new rows.
             summary: the properties of the snapshot.
-            carry: converts rows that other writers append meanwhile, which `again` then writes too. It
+            carry: converts rows that other writers append meanwhile, which `rebase` then writes too. It
                 raises Moved if they need another plan.
 
         Raises:
@@ -320,7 +320,7 @@ class KeyedTransaction(Transaction, Protocol):
     ) -> Sequence[Found]:
         """Find rows with a key of the batch, in the table state that the transaction began on.
 
-        From now on the transaction commits only to that state: after a conflict, `again` raises Moved.
+        From now on the transaction commits only to that state: after a conflict, `rebase` raises Moved.
 
         Args:
             keys: the keys.
@@ -334,20 +334,20 @@ class KeyedTransaction(Transaction, Protocol):
         ...
 
     def stored(self) -> StoredRows:
-        """Return a reader of the rows that `find` has found, with the columns of `row`."""
+        """Return a reader of the rows that `find` has found, with the columns of `row_type`."""
         ...
 
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
         """Remove rows that `find` has found; call it before `write`.
 
-        Worn files leave the table, as `keys.slices` decides for the size of the batch.
+        Rewritten files leave the table, as `keys.slices` decides for the size of the batch.
 
         Args:
             rows: positions by file.
             size: bytes of the batch.
 
         Returns:
-            The remaining rows of worn files, which `write` has to write too; None if no file leaves.
+            The remaining rows of rewritten files, which `write` has to write too; None if no file leaves.
         """
         ...
 
@@ -465,7 +465,7 @@ class AlterableTable(Protocol):
         """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         ...
 
-    def sibling(self, name: str) -> Self:
+    def other_table(self, name: str) -> Self:
         """Return another table of the same catalog."""
         ...
 
@@ -487,7 +487,7 @@ class CatalogTable(AlterableTable, Protocol):
         """The definition of a new table without columns in this format."""
         ...
 
-    def taken(self, state: State, files: Collection[int]) -> Collection[int]:
+    def ingested_files(self, state: State, files: Collection[int]) -> Collection[int]:
         """Select the source files, by fingerprint, that the table has among its last `REMEMBERED` ones.
 
         Files of a batch that was rolled back are not among them.

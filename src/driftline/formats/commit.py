@@ -100,7 +100,7 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
     def attempt() -> None:
         """Commit; after a conflict, to the table as it is now."""
         if retry.conflicts > before:
-            transaction.again(now())
+            transaction.rebase(now())
         transaction.commit()
 
     began = time.monotonic()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from driftline.formats.home import DisplacedLake, Relocation
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
-Place: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
+LakePath: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
 CATALOG = "lake"  # the catalog of a lake in a folder
 
 
@@ -43,7 +43,7 @@ class EmbeddedLake:
     syncs.
     """
 
-    folder: Place
+    folder: LakePath
     ducklake: str | None = None
     durable: bool = True
 
@@ -209,7 +209,7 @@ def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[Al
     return rehearsed(folder, options)
 
 
-def _ducklake(catalog: str, folder: Place, *, durable: bool) -> Location:
+def _ducklake(catalog: str, folder: LakePath, *, durable: bool) -> Location:
     from driftline.formats.ducklake.lake import DuckLakeLocation
 
     return DuckLakeLocation.of(catalog, folder, durable=durable)
@@ -219,7 +219,7 @@ def _ducklake(catalog: str, folder: Place, *, durable: bool) -> Location:
 FORMATS: dict[str, Callable[..., Location]] = {"ducklake": _ducklake}
 
 
-def located(format_: str, catalog: str, folder: Place, *, durable: bool = True) -> Location:
+def located(format_: str, catalog: str, folder: LakePath, *, durable: bool = True) -> Location:
     """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: the lake's, or its URI;
     ``durable`` False: it is written without syncs.
 

@@ -12,7 +12,7 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import Path, Schema, dotted
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
 from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation
@@ -49,7 +49,7 @@ def accepted(
         observed, before = before or scan.observe(), None
         recent.remember(observed)
         observation = replace(
-            observed.observation, shape=without_excluded(observed.observation.shape, settings.contract)
+            observed.observation, shape=without_excluded(observed.observation.shape, settings.fields)
         )
         progress("planning")
         planned = recent.plan(schema, observation.shape, settings, refused.not_rewritten)
@@ -64,12 +64,12 @@ def accepted(
             return observed, replace(planned, conflicts=tuple(refused.conflicts))
         if refused.stuck:
             # No record is to blame alone: the table, as it becomes, takes each.
-            again = plan(planned.schema, observation.shape, settings, refused.not_rewritten)
-            if not (again.conflicts or again.changes):
-                return observed, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
+            replanned = plan(planned.schema, observation.shape, settings, refused.not_rewritten)
+            if not (replanned.conflicts or replanned.changes):
+                return observed, replace(planned, route=replanned.route, conflicts=tuple(refused.conflicts))
         _frozen_without_columns(schema, planned, settings)
         refused.add(observation, planned)
-        scan = scan.refusing(refused.judge(), refused.last, observation)
+        scan = scan.refusing(refused.check(), refused.last, observation)
     conflict = refused.last[0]
     raise DataError(
         f"{dotted(conflict.path)}: the rest of the batch still does not fit: {conflict.why}",
@@ -91,7 +91,7 @@ class _Refused:
     """
 
     schema: Schema
-    settings: Settings
+    settings: TableSettings
     not_rewritten: frozenset[Path] = frozenset()
     schemas: tuple[Schema, ...] = ()
     rooms: tuple[Schema, ...] = ()
@@ -103,7 +103,7 @@ class _Refused:
 
     def observed(self, observation: Observation) -> None:
         """Record the observation of the batch without the last conflicts."""
-        self.stuck, self.count = self.count == observation.tally.malformed, observation.tally.malformed
+        self.stuck, self.count = self.count == observation.tally.rejected, observation.tally.rejected
         self.rounds += 1
         if not self.stuck:
             self.conflicts += self.last
@@ -134,7 +134,7 @@ class _Refused:
     def _limit(self, planned: Plan) -> None:
         # Records before it have settled their columns. To refuse it frees what it would have taken, so the
         # batch is observed again.
-        first = min(planned.conflicts, key=lambda conflict: conflict.place)
+        first = min(planned.conflicts, key=lambda conflict: conflict.location)
         if self.settings.beyond == "fail":
             _fail_of(first)
         self.last = planned.conflicts
@@ -143,24 +143,24 @@ class _Refused:
         elif self.stuck:  # records without an order: together they have no room, each alone does
             self.rooms = (*self.rooms, planned.schema)
         else:
-            self.rooms = (*self.rooms, schema_before(planned, first.place))
+            self.rooms = (*self.rooms, schema_before(planned, first.location))
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
-    def judge(self) -> AdmissionCheck:
+    def check(self) -> AdmissionCheck:
         """Return the check that finds the refused records."""
         return AdmissionCheck(self.schemas, self.rooms, self.settings, self.not_rewritten)
 
 
 def _record(conflict: Conflict) -> tuple[str, int]:
-    return conflict.place.source, conflict.place.line
+    return conflict.location.source, conflict.location.line
 
 
 def _fail(observation: Observation, planned: Plan) -> None:
     """Raise the error under which nothing of a batch with refused or malformed records is written."""
-    if observation.tally.malformed:
+    if observation.tally.rejected:
         worst = min(observation.tally.reasons, default=None)
         raise DataError(
-            f"{observation.tally.malformed} malformed records; {worst or 'of another length'}", _MEND
+            f"{observation.tally.rejected} malformed records; {worst or 'of another length'}", _MEND
         )
     _fail_of(planned.conflicts[0] if planned.conflicts else None)
 
@@ -168,15 +168,15 @@ def _fail(observation: Observation, planned: Plan) -> None:
 def _fail_of(conflict: Conflict | None) -> None:
     if conflict is None:
         return
-    place = f" in {conflict.place}" if str(conflict.place) else ""
+    place = f" in {conflict.location}" if str(conflict.location) else ""
     sample = f": {conflict.sample}" if conflict.sample else ""
     raise DataError(
         f"{conflict.in_words}{place}{sample} ({conflict.why})", _MORE_ROOM if conflict.limit else _MEND
     )
 
 
-def _frozen_without_columns(schema: Schema, planned: Plan, settings: Settings) -> None:
-    policy = policy_of(settings.contract.policy)
+def _frozen_without_columns(schema: Schema, planned: Plan, settings: TableSettings) -> None:
+    policy = policy_of(settings.fields.policy)
     if not (policy.makes_columns or schema.struct.fields or planned.schema.struct.fields):
         raise UsageError(
             "the policy is strict, and the table has no columns yet",

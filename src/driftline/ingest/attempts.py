@@ -16,7 +16,14 @@ from driftline.core.settings.properties import as_properties, creation
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Progress, Retry, is_conflict
-from driftline.ingest.batch import AGAIN, BatchRequest, Listener, Once, RecentBatches, heard
+from driftline.ingest.batch import (
+    AGAIN,
+    BatchRequest,
+    FileFingerprints,
+    Listener,
+    RecentBatches,
+    notify_listener,
+)
 from driftline.ingest.pipeline import BatchRun, Misread
 from driftline.ingest.result import Result
 from driftline.ingest.upsert import KeyedBatchRun
@@ -38,7 +45,7 @@ class Options:
         progress: called with each phase (observing, planning, writing, quarantining, committing, committed),
             and with the reason of each wait for other writers.
         listener: notified of the batch unless it is only planned.
-        again: ingest files once more that the table has.
+        reingest: ingest files once more that the table has.
         recent: the batches before, which this one may be like.
     """
 
@@ -47,7 +54,7 @@ class Options:
     endless: bool = False
     progress: Progress = lambda _: None
     listener: Listener | None = None
-    again: bool = False
+    reingest: bool = False
     recent: RecentBatches = field(default_factory=RecentBatches)
 
 
@@ -61,14 +68,18 @@ def ingest(
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(source.files)
     retry = Retry(table.name, progress, options.endless)
-    once = Once() if token is not None else Once.of(source, files, again=options.again, dry_run=dry_run)
+    fingerprints = (
+        FileFingerprints()
+        if token is not None
+        else FileFingerprints.of(source, files, reingest=options.reingest, dry_run=dry_run)
+    )
     request = BatchRequest(
-        table, source, batch, properties, token, progress, retry, files, created, once, options.recent
+        table, source, batch, properties, token, progress, retry, files, created, fingerprints, options.recent
     )
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:
             return _ingest(request, dry_run=dry_run)
-        return heard(request, options.listener, partial(_ingest, dry_run=False))
+        return notify_listener(request, options.listener, partial(_ingest, dry_run=False))
 
 
 def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
@@ -118,7 +129,7 @@ class Attempts:
     def _run(self) -> Result:
         batch = self.batch
         state = batch.load()
-        notes = batch.once.notes(batch.table, state)  # before the table has the files
+        notes = batch.fingerprints.notes(batch.table, state)  # before the table has the files
         if not self.started and batch.token is not None and batch.token.tried:
             self.tried = quarantine.forget(batch.table, batch.token) or self.tried
         run = self._run_on(state)

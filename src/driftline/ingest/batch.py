@@ -36,7 +36,7 @@ from driftline.core.settings.properties import (
     with_reading,
 )
 from driftline.core.settings.row_key import arrival_hint, check_kept, late_hint
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import LruCache
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, Moved, State, Transaction
@@ -59,34 +59,34 @@ _NAMED = 5  # files that an error lists
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class FileFingerprints:
     """The files of a batch by fingerprint, to ingest each only once.
 
     Attributes:
         files: paths by the fingerprint of location and version.
         paths: paths by the fingerprint of the location alone.
         versions: paths by the fingerprint of the version alone.
-        again: ingest files that the table already has.
+        reingest: ingest files that the table already has.
         dry_run: report files that the table already has.
     """
 
     files: Mapping[int, str] = field(default_factory=dict)
     paths: Mapping[int, str] = field(default_factory=dict)
     versions: Mapping[int, str] = field(default_factory=dict)
-    again: bool = False
+    reingest: bool = False
     dry_run: bool = False
-    _taken: dict[str, AbstractSet[int]] = field(default_factory=dict, repr=False, compare=False)
+    _ingested: dict[str, AbstractSet[int]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, source: Source, stamps: Mapping[str, Stamp], *, again: bool = False, dry_run: bool = False
-    ) -> Once:
+        cls, source: Source, stamps: Mapping[str, Stamp], *, reingest: bool = False, dry_run: bool = False
+    ) -> FileFingerprints:
         """Fingerprint the files that a person named; for an archive, the archive itself."""
         named = stamps if source.originals is None else source.originals
-        return replace(cls.stamped(named), again=again, dry_run=dry_run)
+        return replace(cls.stamped(named), reingest=reingest, dry_run=dry_run)
 
     @classmethod
-    def stamped(cls, stamps: Mapping[str, Stamp]) -> Once:
+    def stamped(cls, stamps: Mapping[str, Stamp]) -> FileFingerprints:
         """Fingerprint the files, by path with the stamp of each."""
         return cls(
             {fingerprint(file, stamp): file for file, stamp in stamps.items()},
@@ -97,7 +97,7 @@ class Once:
 
     def check(self, table: CatalogTable, state: State) -> None:
         """Raise DataError if the table has already ingested one of the files."""
-        if self.again or self.dry_run:
+        if self.reingest or self.dry_run:
             return
         if taken := {self.files[number] for number in self._known(table, state) & self.files.keys()}:
             raise DataError(
@@ -108,7 +108,7 @@ class Once:
 
     def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:
         """Return notes on files that the table has, also in another version or under another name."""
-        if self.again and not self.dry_run:
+        if self.reingest and not self.dry_run:
             return ()
         numbers = self._known(table, state)
         taken, changed, moved = (
@@ -139,9 +139,9 @@ class Once:
         if not (numbers and state.exists):
             return frozenset()
         # Each version of the table is asked once: that takes a dozen calls to Java.
-        if state.version not in self._taken:
-            self._taken[state.version] = frozenset(table.taken(state, numbers))
-        return self._taken[state.version]
+        if state.version not in self._ingested:
+            self._ingested[state.version] = frozenset(table.ingested_files(state, numbers))
+        return self._ingested[state.version]
 
     def _count(self, taken: AbstractSet[str]) -> str:
         if len(self.files) == 1:
@@ -168,7 +168,7 @@ def read_by(table: CatalogTable, state: State, files: Mapping[int, str]) -> dict
     by_reading = {
         number ^ reading_hash(read): (file, read) for number, file in files.items() for read in all_readings
     }
-    taken = set(table.taken(state, [*files, *by_reading]))
+    taken = set(table.ingested_files(state, [*files, *by_reading]))
     # Of files that were taken before the table had a second reading there is no such number.
     latest = {file: all_readings[0] for number, file in files.items() if number in taken}
     return latest | {file: read for number, (file, read) in by_reading.items() if number in taken}
@@ -197,10 +197,10 @@ class RecentBatches:
 
     keys: KeyCache | None = None
 
-    _observations: LruCache[tuple[Schema, Settings], Observation] = field(
+    _observations: LruCache[tuple[Schema, TableSettings], Observation] = field(
         default_factory=lambda: LruCache(_MOST)
     )
-    _plans: LruCache[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = field(
+    _plans: LruCache[tuple[Schema, RecordShape, TableSettings, frozenset[Path]], Plan] = field(
         default_factory=lambda: LruCache(_MOST)
     )
 
@@ -218,7 +218,7 @@ class RecentBatches:
         self,
         schema: Schema,
         shape: RecordShape,
-        settings: Settings,
+        settings: TableSettings,
         not_rewritten: frozenset[Path] = frozenset(),
     ) -> Plan:
         """Plan a batch as `plan` does, or return the plan of an equal batch."""
@@ -243,7 +243,7 @@ class BatchRequest:
         properties: the batch's settings.
         creation: the layout of a new table.
         files: their stamps before the batch.
-        once: the files that the table has to remember.
+        fingerprints: the files that the table has to remember.
         recent: previous batches.
         time: the time at which the batch began.
     """
@@ -257,11 +257,11 @@ class BatchRequest:
     retry: Retry
     files: Mapping[str, Stamp]
     creation: Creation
-    once: Once = field(default_factory=Once)
+    fingerprints: FileFingerprints = field(default_factory=FileFingerprints)
     recent: RecentBatches = field(default_factory=RecentBatches)
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def marks(self, state: State) -> dict[str, str]:
+    def table_properties(self, state: State) -> dict[str, str]:
         """Return the table properties that the batch sets."""
         before, properties = state.properties, {**state.properties, **self.properties}
         return {
@@ -270,23 +270,23 @@ class BatchRequest:
             **earlier_patterns(before, self.properties),
             **(with_reading(before, properties) if state.exists else {}),
             "driftline.batch": self.id,
-            **(self.token.marks(state.properties) if self.token is not None else {}),
+            **(self.token.table_properties(state.properties) if self.token is not None else {}),
         }
 
-    def remembered(self, state: State, marks: Mapping[str, str]) -> list[int]:
+    def remembered(self, state: State, batch_properties: Mapping[str, str]) -> list[int]:
         """Return the fingerprints by which the table remembers the files.
 
         Args:
             state: the table's state.
-            marks: the properties that the batch sets.
+            batch_properties: the properties that the batch sets.
         """
-        files = [*self.once.files, *(self.token.files if self.token is not None else ())]
-        properties, by_reading = {**state.properties, **marks}, list[int]()
+        files = [*self.fingerprints.files, *(self.token.files if self.token is not None else ())]
+        properties, by_reading = {**state.properties, **batch_properties}, list[int]()
         if readings(properties):
             hash_ = reading_hash(reading(properties))
             by_reading = [number ^ hash_ for number in files]
         # The last are kept longest: without them a file would be taken twice.
-        return [*self.once.paths, *self.once.versions, *by_reading, *files]
+        return [*self.fingerprints.paths, *self.fingerprints.versions, *by_reading, *files]
 
     def load(self) -> State:
         """Load the table.
@@ -306,7 +306,7 @@ class BatchRequest:
         """Raise BatchIsInError if the table has the batch, DataError if it has one of the files."""
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
-        self.once.check(self.table, state)
+        self.fingerprints.check(self.table, state)
 
     def check_files(self) -> None:
         """Raise DataError if a file in a store has changed: requests may have read different versions."""
@@ -317,7 +317,7 @@ class BatchRequest:
         """Return the table's schema for which the batch is planned."""
         return mark_unwritable(state.schema, self.table.fillable(state.schema))
 
-    def settings(self, state: State) -> Settings:
+    def settings(self, state: State) -> TableSettings:
         """Return the batch's settings; a table that it creates gets the defaults of new tables."""
         properties = {**self._new(state), **state.properties, **self.properties}
         settings = replace(from_properties(properties), as_text=self.table.as_text)
@@ -341,7 +341,7 @@ class BatchRequest:
             return None
         table = self.table
         settings, blank = self.settings(state), table.blank
-        check_declared(table.name, planned.route, settings.contract)
+        check_declared(table.name, planned.route, settings.fields)
         if settings.row_key is not None and not self.creation.format_version:
             blank = replace(blank, format_version=max(blank.format_version, WITH_VECTORS))
         return self.creation.definition(table.name, blank, planned.schema, settings, table.parts_of)
@@ -370,7 +370,7 @@ class Planned:
         return self.observed.observation
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> TableSettings:
         """The settings that the batch is planned by."""
         return self.observed.scan.settings
 
@@ -386,7 +386,7 @@ class Planned:
     def brings_nothing(self) -> bool:
         """True if the batch has no records and no truncate."""
         tally = self.observation.tally
-        return not (tally.records + tally.malformed or tally.truncated)
+        return not (tally.records + tally.rejected or tally.truncated)
 
     @property
     def is_empty(self) -> bool:
@@ -411,7 +411,7 @@ class Planned:
 
     def _is_settled(self, path: Path) -> bool:
         """True if the field already has a column, or its treatment was declared."""
-        setting = self.settings.contract.at(path)
+        setting = self.settings.fields.at(path)
         if setting.hint is not None or setting.excluded:
             return True
         return self.state.exists and self.state.schema.find(path) is not None
@@ -425,7 +425,7 @@ class Planned:
             return replace(self, state=now)
         settings = self.batch.settings(now)
         if now.exists and self.state.exists and settings == self.settings and not self.plan.conflicts:
-            shape = without_excluded(self.observation.shape, settings.contract)
+            shape = without_excluded(self.observation.shape, settings.fields)
             planned = self.batch.with_own(plan(self.batch.open(now), shape, settings), self.observation)
             same = (planned.changes, planned.route) == (self.plan.changes, self.plan.route)
             # What a column demands of values was looked for only where one
@@ -450,7 +450,7 @@ def outcome(
     """
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
-    counted = counted.with_rest(rest, planned.settings.contract)
+    counted = counted.with_rest(rest, planned.settings.fields)
     new_definition = batch.new_definition(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
@@ -545,7 +545,9 @@ class Listeners:
                 _LOG.warning("%s ends: %s; batches go on", name, cause)
 
 
-def heard(batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]) -> Result:
+def notify_listener(
+    batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]
+) -> Result:
     """Ingest the batch by ``take``, and notify the listener."""
     began = time.monotonic()
     listener.begins(batch.table.name, batch.id)

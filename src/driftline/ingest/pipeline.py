@@ -15,7 +15,7 @@ from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
 from driftline.core.planning.shape import without_excluded
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit
@@ -80,7 +80,7 @@ class BatchRun:
 
     batch: BatchRequest
     state: State
-    settings: Settings
+    settings: TableSettings
     tried: bool = False
     scan: BatchScan | None = None
     observed: Observed | None = None
@@ -149,7 +149,7 @@ class BatchRun:
     def _plan_of(self, observed: Observed) -> Plan:
         """Plan all that was observed, with nothing refused."""
         scan, observation = observed.scan, observed.observation
-        shape = without_excluded(observation.shape, scan.settings.contract)
+        shape = without_excluded(observation.shape, scan.settings.fields)
         recent = self.batch.recent
         return self.batch.with_own(recent.plan(scan.schema, shape, scan.settings), observation)
 
@@ -200,7 +200,7 @@ class BatchRun:
             return Written(rewritten(transaction, planned, summary(planned)))
         if planned.brings_nothing:
             return Written(0)
-        tasks = planned.tasks(transaction.row)
+        tasks = planned.tasks(transaction.row_type)
         return Written(transaction.write(tasks, folder, summary(planned)), tasks.results)
 
     def confirm(self, speculated: Planned, written: Written) -> Planned:
@@ -214,7 +214,7 @@ class BatchRun:
         observed = scan.observe() if written.results is None else scan.merged(written.results)
         batch.recent.remember(observed)
         plan, tally = self._plan_of(observed), observed.observation.tally
-        fails = tally.malformed and speculated.settings.on_conflict == "fail"
+        fails = tally.rejected and speculated.settings.on_conflict == "fail"
         if written.diverged or plan.conflicts or fails:
             raise SpeculationFailed(observed)
         if plan.schema != speculated.plan.schema or not same_rows(plan.route, speculated.plan.route):
@@ -231,7 +231,7 @@ class BatchRun:
 
     def quarantine(self, planned: Planned, written: Written) -> quarantine.Staged | None:
         """Write the rejects into the quarantine; None if there are none."""
-        if not planned.observation.tally.malformed:
+        if not planned.observation.tally.rejected:
             return None
         # If tasks reported no rejects, the whole batch is read again for them.
         scan, results = planned.observed.scan, written.results
@@ -306,7 +306,7 @@ class PreparedRows(Prepared):
     def check_counts(self) -> None:
         """Raise Misread unless each record that was observed is written or rejected."""
         tally = self.planned.observation.tally
-        observed = tally.records + tally.malformed
+        observed = tally.records + tally.rejected
         # A file may have changed between observing and reading; the table must then stay as it is.
         if self.rows + self._quarantined != observed:
             raise Misread(
@@ -332,10 +332,10 @@ class PreparedRows(Prepared):
         batch, transaction = self.planned.batch, self.transaction
         with self.abandoned_on_error():
             batch.check_files()
-            location = transaction.home
-            marks = batch.marks(self.planned.state)
-            transaction.remember(batch.remembered(self.planned.state, marks))
-            transaction.set({**marks, **self._author(), **self.run.properties(self.planned)})
+            location = transaction.table_location
+            batch_properties = batch.table_properties(self.planned.state)
+            transaction.remember(batch.remembered(self.planned.state, batch_properties))
+            transaction.set({**batch_properties, **self._author(), **self.run.properties(self.planned)})
             # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
             # Iceberg has no commit over two tables. A DuckLake includes the quarantine in its own.
             if self.rejects is not None and not transaction.include(self.rejects.transaction):
@@ -370,7 +370,7 @@ class PreparedRows(Prepared):
             self.rejects.transaction.upkeep()
         # The counts of the rest are read from the files, or the tasks of every source would report them.
         ended = outcome(planned, written, self._quarantined, snapshot, rest_of(transaction, planned))
-        files, size = transaction.added
+        files, size = transaction.written
         return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
 
 

@@ -13,7 +13,7 @@ from driftline.core.planning.plan import Conflict, Conversion, Plan, RecordRoute
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.support import as_json
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation, Tally
@@ -161,12 +161,12 @@ class Result(Shown):
             "format_version": self.new_definition.format_version,
         }
 
-    def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:
+    def with_rest(self, waiting: Mapping[str, int | None], field_settings: FieldSettings) -> Result:
         """Add the values that went to the rest, beyond limits or held.
 
         Args:
             waiting: the number of values by path, None if unknown.
-            contract: the contract of the table's paths.
+            field_settings: the settings of the table's paths.
         """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}
@@ -175,7 +175,7 @@ class Result(Shown):
             has_column = any(
                 field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields
             )
-            waits = contract.at(path).new_fields == "hold" and not has_column and "" not in path
+            waits = field_settings.at(path).new_fields == "hold" and not has_column and "" not in path
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
 
@@ -202,7 +202,7 @@ class Result(Shown):
                     "from": type_name(c.source),
                     "to": type_name(c.target),
                     "sample": c.sample,
-                    "seen_in": str(c.place),
+                    "seen_in": str(c.location),
                 }
                 for c in self.converted
             ],
@@ -214,8 +214,8 @@ class Result(Shown):
 
 
 def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
-    path, seen_in = dotted(conflict.path), str(conflict.place)
-    also_in = [str(place) for place in conflict.elsewhere] or None
+    path, seen_in = dotted(conflict.path), str(conflict.location)
+    also_in = [str(location) for location in conflict.elsewhere] or None
     return as_json(ConflictJson, conflict, path=path, seen_in=seen_in, also_in=also_in)
 
 
@@ -223,9 +223,9 @@ def _placed(conflict: Conflict, tally: Tally) -> Conflict:
     """Give a conflict the places of its refused records; without a sample, as of a missing key, the first."""
     record = next((r for r in tally.reasons if r.reason.startswith(str(conflict))), None)
     if not conflict.sample and record is not None:
-        conflict = replace(conflict, sample=record.sample, place=record.place)
+        conflict = replace(conflict, sample=record.sample, location=record.location)
     places = tally.refused.get(conflict.refuses, ())
-    return replace(conflict, elsewhere=tuple(p for p in places if p.source != conflict.place.source))
+    return replace(conflict, elsewhere=tuple(p for p in places if p.source != conflict.location.source))
 
 
 def result(
@@ -245,7 +245,7 @@ def result(
     return Result(
         table,
         batch,
-        tally.records + tally.malformed,
+        tally.records + tally.rejected,
         written,
         quarantined,
         plan.changes,
@@ -259,5 +259,5 @@ def result(
         before=plan.before,
         route=plan.route,
         tombstones=tally.tombstones,
-        marks=dict(tally.marks),
+        marks=dict(tally.control_messages),
     )

@@ -18,7 +18,7 @@ from driftline.convert.spark import from_spark
 from driftline.core.changes import RewriteColumn
 from driftline.core.planning.plan import Conflict, Plan, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, Transaction
 from driftline.ingest.batch import Planned
@@ -72,7 +72,7 @@ def check_readable(table: CatalogTable, schema: Schema) -> None:
 
 
 def _converted(
-    table: CatalogTable, planned: Plan, after: Struct, settings: Settings, old: DataFrame
+    table: CatalogTable, planned: Plan, after: Struct, settings: TableSettings, old: DataFrame
 ) -> DataFrame:
     """Convert the table's rows to rows of another struct, with their ids if they have any.
 

@@ -64,13 +64,13 @@ class KeyedBatchRun(BatchRun):
         if planned.brings_nothing or row_key is None:
             return Written(0)
         transaction.by_key()  # refused before anything is read
-        tasks, table = planned.tasks(transaction.row), self.batch.table.name
+        tasks, table = planned.tasks(transaction.row_type), self.batch.table.name
         slices = Slices.of(tasks, folder, table)
-        excluded = list(excluded_paths(planned.settings.contract))
+        excluded = list(excluded_paths(planned.settings.fields))
         self.changes = Changes(
             table,
             slices,
-            transaction.row,
+            transaction.row_type,
             row_key,
             planned.settings.mark,
             excluded,
@@ -102,7 +102,7 @@ def _truncate(planned: Planned) -> LastTruncate:
     """The last truncate of the table's source."""
     row_key, tally = planned.settings.row_key, planned.observation.tally
     sent = 0 if row_key is None else row_key.epoch, tally.truncated
-    is_snapshot = SNAPSHOT_TAKEN in tally.marks and "truncate" not in tally.marks
+    is_snapshot = SNAPSHOT_TAKEN in tally.control_messages and "truncate" not in tally.control_messages
     return LastTruncate.of(place_of(planned.state.properties), sent, updates=is_snapshot)
 
 
@@ -282,7 +282,7 @@ class Changes:
         """
         if (settled.live.kept < 0).all():
             return None
-        if transaction.row != transaction.schema.struct:
+        if transaction.row_type != transaction.schema.struct:
             raise DataError(
                 f"{self.table}: rows of it keep values, and Spark cannot write all of the table's columns",
                 "make the table with deletes = hard and merge = replace",

@@ -1,7 +1,7 @@
 """Spills the rows of a batch to Arrow files, one per task, until it is known which of them count.
 
 Only the requested columns of a slice are read here; tasks make the live rows of the slices, and the
-remaining rows of worn data files.
+remaining rows of data files that the batch rewrites.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ _SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one
 
 
 @dataclass(frozen=True, slots=True)
-class WornFile:
+class RewriteCandidate:
     """A data file that leaves the table.
 
     Attributes:
@@ -319,7 +319,9 @@ class WornFile:
         return np.flatnonzero(remaining)
 
 
-def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) -> list[WornFile]:
+def rewrite_candidates(
+    files: Iterable[RewriteCandidate], size: int, can_move: Callable[[str], bool]
+) -> list[RewriteCandidate]:
     """Choose the files that a batch of ``size`` bytes rewrites.
 
     Together they have no more bytes left than the batch, plus a constant; those with the least left for each
@@ -346,14 +348,14 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
 
 @dataclass(frozen=True, slots=True)
 class RowsLeft:
-    """Reads the rows that are left of worn files; it is sent to tasks.
+    """Reads the rows that are left of rewritten files; it is sent to tasks.
 
     Attributes:
         with_ids: rows have their ids, and the sequence numbers of their last changes, after the columns.
     """
 
     stored: StoredRows
-    files: Sequence[WornFile]
+    files: Sequence[RewriteCandidate]
     with_ids: bool
 
     def __len__(self) -> int:
@@ -366,12 +368,12 @@ class RowsLeft:
 
     def shares(self, count: int) -> list[RowsLeft]:
         """The files in so many shares, of about the same size."""
-        shares: list[list[WornFile]] = [[] for _ in range(count)]
-        laden = [0] * count
+        shares: list[list[RewriteCandidate]] = [[] for _ in range(count)]
+        load = [0] * count
         for file in sorted((f for f in self.files if f.left), key=lambda file: -file.bytes_left):
-            least = laden.index(min(laden))
+            least = load.index(min(load))
             shares[least].append(file)
-            laden[least] += file.bytes_left
+            load[least] += file.bytes_left
         return [RowsLeft(self.stored, share, self.with_ids) for share in shares]
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -384,7 +386,7 @@ class RowsLeft:
                 yield from batch.combine_chunks().to_batches()
 
 
-def _with_ids(rows: pa.Table, file: WornFile, positions: NDArray[np.int64]) -> pa.Table:
+def _with_ids(rows: pa.Table, file: RewriteCandidate, positions: NDArray[np.int64]) -> pa.Table:
     """The rows with what the table gave them where their file says nothing."""
     given = {
         ROW_ID: None if file.first_id is None else pa.array(positions + file.first_id),

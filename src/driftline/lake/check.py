@@ -27,7 +27,7 @@ from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import expand, fingerprint, stamps
-from driftline.sources.given import Data, paths_or_rows
+from driftline.sources.inputs import Data, paths_or_rows
 from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
@@ -50,7 +50,7 @@ def checked(
     """
     state, quarantine = with_feed(table, table.load()), waiting(table)
     settings = from_properties(state.properties)
-    contract = settings.contract
+    field_settings = settings.fields
     columns = table.readable(state.schema).struct.fields if state.exists else ()
     rest_field = rest_column(Struct(columns))
     beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
@@ -67,8 +67,8 @@ def checked(
             replace(state.schema, struct=struct),
             quarantine,
             state.properties,
-            [_keys(path) for path in excluded_paths(contract)],
-            {_keys(path): unit for path, unit in epoch_units(contract)},
+            [_keys(path) for path in excluded_paths(field_settings)],
+            {_keys(path): unit for path, unit in epoch_units(field_settings)},
             table.defaults() if state.exists else {},
             settings.row_key,
             by_file,

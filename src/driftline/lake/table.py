@@ -48,7 +48,7 @@ from driftline.report.metrics import Telemetry
 from driftline.runtime.failure import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.frames import core_struct
-from driftline.sources.given import Data, given_paths, is_table
+from driftline.sources.inputs import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
 from driftline.stats.build import stats as offline_stats
@@ -153,7 +153,7 @@ class Table(Shown):
         ) as source:
             shown = progress or notebook_progress(self.name)
             run = attempts.Options(
-                chosen, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
+                chosen, reingest=again, progress=shown, listener=listeners(data), recent=self.lake.recent
             )
             result = attempts.ingest(self.format, source, run, dry_run=dry_run)
         if on_change and not dry_run:

@@ -22,8 +22,8 @@ from driftline.core.schema.types import (
     VARIANT,
     Map,
     Path,
-    Place,
     Primitive,
+    SourceLocation,
     Struct,
     Type,
     peel,
@@ -50,7 +50,7 @@ class ArrowObserver:
         self, struct: Struct, expected: ExpectedField, source: str, *, empty_names: bool = False
     ) -> None:
         self._struct, self._expected, self._empty_names = struct, expected, empty_names
-        self._shape = shape_of(struct, Place(source), empty_names=empty_names)
+        self._shape = shape_of(struct, SourceLocation(source), empty_names=empty_names)
         self._dropped: Counter[Path] = Counter()
         self._records = 0
 
@@ -68,14 +68,14 @@ class ArrowObserver:
         return Observation(self._shape, Tally(self._records, dropped_names=self._dropped))
 
 
-def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> RecordShape:
+def shape_of(struct: Struct, location: SourceLocation, *, empty_names: bool = False) -> RecordShape:
     """Return the facets that a schema declares.
 
     Args:
         empty_names: include fields without a name.
 
     >>> from driftline.core.schema.types import LONG, Field, List
-    >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
+    >>> shape = shape_of(Struct((Field("a", List(LONG)),)), SourceLocation("f"))
     >>> [str(facet) for facet in shape.fields["a"].facets]
     ['long[1]']
     """
@@ -83,26 +83,28 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
     for position, f in enumerate(struct.fields):
         # The column of what a declared type cannot hold counts by its values alone: most batches have none.
         if (f.name or empty_names) and f.doc != OVERFLOW:
-            shape = _field_shape(f.type, Place(place.source, place.line, position), empty_names)
+            shape = _field_shape(
+                f.type, SourceLocation(location.source, location.line, position), empty_names
+            )
             shape.comment = f.doc or ""
             # Arrow allows two columns of one name: they are one field with several types.
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
     return out
 
 
-def _field_shape(type_: Type, place: Place, empty_names: bool) -> FieldShape:
+def _field_shape(type_: Type, location: SourceLocation, empty_names: bool) -> FieldShape:
     dim, leaf_type = peel(type_)
-    shape = FieldShape(place)
-    profile = Profile(place, typed=True)
+    shape = FieldShape(location)
+    profile = Profile(location, typed=True)
     match leaf_type:
         case Struct():
             if leaf_type.fields:
-                profile.record = shape_of(leaf_type, place, empty_names=empty_names)
+                profile.record = shape_of(leaf_type, location, empty_names=empty_names)
                 shape.add(Facet(dim, RECORD), profile)
             else:
                 shape.empty_record = True
         case Map(key=Primitive() as key):
-            profile.value = _field_shape(leaf_type.value, place, empty_names)
+            profile.value = _field_shape(leaf_type.value, location, empty_names)
             shape.add(Facet(dim, MapOf(key)), profile)
         case Primitive() if leaf_type != VOID:
             shape.add(Facet(dim, leaf_type), profile)
@@ -128,7 +130,7 @@ def _mark_record(
                 _mark_field(array, type_, field_shape, expected_field)
     for key in expected.required_keys:
         if key not in shape.fields:
-            shape.fields[key] = FieldShape(Place(), absent=True, missing=True)
+            shape.fields[key] = FieldShape(SourceLocation(), absent=True, missing=True)
 
 
 def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
@@ -150,7 +152,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: Expe
     facet = facet_of(type_)
     # Columns marked as overflow are declared without a facet; their first value makes one.
     if facet not in shape.facets and leaf_type != VOID:
-        shape.facets[facet] = Profile(shape.place, typed=True, digits=leaf_type == STRING)
+        shape.facets[facet] = Profile(shape.location, typed=True, digits=leaf_type == STRING)
     match leaf_type:
         case Struct(fields) if fields:
             record = shape.facets[facet].record
@@ -163,13 +165,13 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: Expe
             _mark_field(items, leaf_type.value, value, expected.value or UNKNOWN)
         case Primitive() if leaf_type != VOID:
             profile = shape.facets[facet]
-            _mark(leaves, leaf_type, profile)
+            _annotate(leaves, leaf_type, profile)
             if expected.bounded and narrows(leaf_type, Primitive(min(expected.bounded))):
                 low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
                 profile.outside |= outside(int(low), int(high), expected.bounded)
 
 
-def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
+def _annotate(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
     """Mark values of a type that other columns may not hold exactly."""
     if not profile.sample and type_ != VARIANT:
         profile.sample = sample(_text(leaves.slice(0, 1), type_))

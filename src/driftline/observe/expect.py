@@ -23,15 +23,15 @@ from driftline.core.schema.types import (
     WIDER,
     Field,
     Map,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     peel,
 )
-from driftline.core.settings.fields import Contract
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.core.values import DATELIKE
 
@@ -108,32 +108,38 @@ UNKNOWN = ExpectedField()
 
 
 @gc_paused()
-def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
+def expect(schema: Schema, settings: TableSettings | None = None) -> ExpectedField:
     """Return a table's columns, existing or declared by hints, for each key of a record."""
-    settings = settings or Settings()
-    return ExpectedField(fields=_expected(schema.struct.fields, settings.contract, settings))
+    settings = settings or TableSettings()
+    return ExpectedField(fields=_expected(schema.struct.fields, settings.fields, settings))
 
 
-def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, ExpectedField]:
+def _expected(
+    columns: Iterable[Field], field_settings: FieldSettings, settings: TableSettings
+) -> dict[str, ExpectedField]:
     # Siblings carry the key of their field in a mark, so all columns of a field come together here.
     keys = by_key(columns, settings.mark)
-    for key, field_contract in contract.fields.items():
+    for key, field_contract in field_settings.fields.items():
         if field_contract.hint is not None or field_contract.fields or field_contract.needed:
             # A field that only settings name has no column yet, but the rules ask for its values.
             keys.setdefault(key, [])
-    return {key: _expect(field_contract, contract.of(key), settings) for key, field_contract in keys.items()}
+    return {
+        key: _expect(field_contract, field_settings.of(key), settings) for key, field_contract in keys.items()
+    }
 
 
-def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> ExpectedField:
-    declared = [Field("", contract.hint)] if contract.hint is not None else []
+def _expect(
+    columns: Sequence[Field], field_settings: FieldSettings, settings: TableSettings
+) -> ExpectedField:
+    declared = [Field("", field_settings.hint)] if field_settings.hint is not None else []
     peeled = [peel(column.type) for column in [*columns, *declared]]
-    inside = contract.inside(max(dim for dim, _ in peeled)) if peeled else contract.in_any_lists()
+    inside = field_settings.inside(max(dim for dim, _ in peeled)) if peeled else field_settings.in_any_lists()
     leaf_types = [type_ for _, type_ in peeled]
     values = [Field("value", t.value) for t in leaf_types if isinstance(t, Map) and t.key == STRING]
     structs = [t for t in leaf_types if isinstance(t, Struct)]
     fields = _expected([f for t in structs for f in t.fields], inside, settings)
     beside = (
-        BesideMap(frozenset(fields), words_apart(leaf_types, contract, settings.mark))
+        BesideMap(frozenset(fields), words_apart(leaf_types, field_settings, settings.mark))
         if structs and values
         else None
     )
@@ -141,16 +147,21 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
         frozenset(UUID if WIDER.get(t.name) == UUID else t for t in leaf_types if isinstance(t, Primitive)),
         fields,
         _expect(values, inside.of("value"), settings) if values else None,
-        contract.needed or any(column.required for column in columns),
-        contract.needed,
-        _sole(columns, contract, settings.dates),
+        field_settings.needed or any(column.required for column in columns),
+        field_settings.needed,
+        _sole(columns, field_settings, settings.dates),
         beside,
     )
 
 
-def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | None:
+def _sole(columns: Sequence[Field], field_settings: FieldSettings, dates: str) -> Facet | None:
     # Only what adds nothing in any form may be taken unseen: with siblings or a hint, the value decides.
-    if len(columns) != 1 or contract.hint is not None or contract.excluded or contract.needed:
+    if (
+        len(columns) != 1
+        or field_settings.hint is not None
+        or field_settings.excluded
+        or field_settings.needed
+    ):
         return None
     (column,) = columns
     dim, leaf_type = peel(column.type)
@@ -162,7 +173,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
     return Facet(dim, RECORD if isinstance(leaf_type, Struct) else leaf_type)  # type: ignore[arg-type]
 
 
-def with_declared_values(expected: ExpectedField, struct: Struct, settings: Settings) -> ExpectedField:
+def with_declared_values(expected: ExpectedField, struct: Struct, settings: TableSettings) -> ExpectedField:
     """Add the values of maps that only a plan has found, where hints say what is inside of them.
 
     Without them a decimal in a map of records is observed as a double or a long, whose digits are gone.
@@ -172,26 +183,26 @@ def with_declared_values(expected: ExpectedField, struct: Struct, settings: Sett
         struct: the columns that the plan gives the table.
         settings: the table's settings.
     """
-    return _with_fields(expected, struct.fields, settings.contract, settings)
+    return _with_fields(expected, struct.fields, settings.fields, settings)
 
 
 def _with_fields(
-    expected: ExpectedField, columns: Iterable[Field], contract: Contract, settings: Settings
+    expected: ExpectedField, columns: Iterable[Field], field_settings: FieldSettings, settings: TableSettings
 ) -> ExpectedField:
     keys, changed = by_key(columns, settings.mark), {}
-    for key, field_contract in contract.fields.items():
+    for key, child_settings in field_settings.fields.items():
         before = expected.fields.get(key, UNKNOWN)
-        now = _with_values(before, [f.type for f in keys.get(key, ())], field_contract, settings)
+        now = _with_values(before, [f.type for f in keys.get(key, ())], child_settings, settings)
         if now is not before:
             changed[key] = now
     return replace(expected, fields={**expected.fields, **changed}) if changed else expected
 
 
 def _with_values(
-    expected: ExpectedField, types: Sequence[Type], contract: Contract, settings: Settings
+    expected: ExpectedField, types: Sequence[Type], field_settings: FieldSettings, settings: TableSettings
 ) -> ExpectedField:
     peeled = [peel(type_) for type_ in types]
-    inside = contract.inside(max((dim for dim, _ in peeled), default=0))
+    inside = field_settings.inside(max((dim for dim, _ in peeled), default=0))
     structs = [type_ for _, type_ in peeled if isinstance(type_, Struct)]
     maps = [type_ for _, type_ in peeled if isinstance(type_, Map) and type_.key == STRING]
     expected = _with_fields(expected, [f for t in structs for f in t.fields], inside, settings)
@@ -209,9 +220,9 @@ def steady(expected: ExpectedField) -> RecordShape:
     for position, (key, inside) in enumerate(expected.fields.items()):
         # A profile without a place: the fields of a steady batch begin nowhere, and no report names them.
         if inside.sole is not None:
-            place = Place("", 0, position)
+            location = SourceLocation("", 0, position)
             record = steady(inside) if inside.sole.base == RECORD else None
-            shape.fields[key] = FieldShape(place, {inside.sole: Profile(place, record=record)})
+            shape.fields[key] = FieldShape(location, {inside.sole: Profile(location, record=record)})
     return shape
 
 

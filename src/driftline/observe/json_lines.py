@@ -14,9 +14,9 @@ from msgspec import DecodeError, json
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
-from driftline.core.schema.types import Path, Place, dotted
+from driftline.core.schema.types import Path, SourceLocation, dotted
 from driftline.core.settings.fields import excluded_paths
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build, doubtful
@@ -24,8 +24,8 @@ from driftline.observe.expect import ExpectedField, steady
 from driftline.observe.observation import (
     REASONS,
     SAMPLE,
-    MalformedRecord,
     Observation,
+    RejectSample,
     Tally,
     copied,
     first_places,
@@ -38,10 +38,10 @@ _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not f
 
 
 class AdmissionByShape:
-    """Admits records by the judge; records of one shape share a verdict."""
+    """Admits records by the check; records of one shape share a verdict."""
 
-    def __init__(self, judge: AdmissionCheck, expected: ExpectedField, dates: str) -> None:
-        self._judge, self._expected, self._dates = judge, expected, dates
+    def __init__(self, check: AdmissionCheck, expected: ExpectedField, dates: str) -> None:
+        self._check, self._expected, self._dates = check, expected, dates
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
@@ -58,7 +58,7 @@ class AdmissionByShape:
             # again.
             if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
-            self._verdicts[signature] = self._judge.conflict(walker.shape)
+            self._verdicts[signature] = self._check.conflict(walker.shape)
         return self._verdicts[signature]
 
 
@@ -92,7 +92,7 @@ _AT_FIRST = 600  # of the first exact decoder: a few lines are not worth one
 
 LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each
 Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
-Looked: TypeAlias = (
+LineOutcome: TypeAlias = (
     "tuple[int, Why | None]"  # a line that was looked at, by its place, and why it is not taken
 )
 
@@ -107,8 +107,8 @@ class JsonObserver:
     def __init__(
         self,
         expected: ExpectedField,
-        settings: Settings,
-        judge: AdmissionCheck | None = None,
+        settings: TableSettings,
+        check: AdmissionCheck | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
         many: int = MANY_KEYS,
         before: RecordShape | None = None,
@@ -118,24 +118,24 @@ class JsonObserver:
         Args:
             expected: the table's columns.
             settings: the table's settings.
-            judge: records that it does not accept are counted as malformed, not observed.
+            check: records that it does not accept are counted as rejected, not observed.
             usual: returns the part of a shape that the decoder takes; lines with more are walked.
             many: the number of an object's keys that are kept apart before they are checked for data.
             before: the shape of earlier lines, or of the first of these; it counts as observed.
         """
         self._expected, self._settings = expected, settings
-        self._folds_at = many if settings.contract.folds else None
-        # Before a judge nothing counts as seen: a record that the decoder takes would not be judged.
-        self._before = RecordShape() if before is None or judge is not None else before
-        self._excluded = Excluded(list(excluded_paths(settings.contract)))
-        self._admission = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
+        self._folds_at = many if settings.fields.folds else None
+        # Before a check nothing counts as seen: a record that the decoder takes would not be judged.
+        self._before = RecordShape() if before is None or check is not None else before
+        self._excluded = Excluded(list(excluded_paths(settings.fields)))
+        self._admission = None if check is None else AdmissionByShape(check, expected, settings.dates)
         self._fast = _Adaptive(exact=False, part=usual)
         self._exact = _Adaptive(exact=True, at_first=_AT_FIRST)
         self._done = Observation()
         self._begin()
 
     def _begin(self) -> None:
-        # What the table has, costs no look; but each record before the judge is looked at.
+        # What the table has, costs no look; but each record before the check is inspected.
         shape = steady(self._expected) if self._admission is None else RecordShape()
         shape.fields.update(copied(self._before).fields)
         self._walker = Walker(
@@ -148,12 +148,12 @@ class JsonObserver:
         self._fast.begin(self._walker)
         self._exact.begin(self._walker)
         self._lines = self._blank = self._malformed = 0
-        self._bad: list[MalformedRecord] = []
-        self._refused: dict[tuple[Path, Facet | None], tuple[Place, ...]] = {}
-        self._next = Place()
+        self._bad: list[RejectSample] = []
+        self._refused: dict[tuple[Path, Facet | None], tuple[SourceLocation, ...]] = {}
+        self._next = SourceLocation()
 
     @gc_paused()
-    def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[Looked]:
+    def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[LineOutcome]:
         """Observe JSON lines of one record each; a blank one only counts as a line.
 
         Args:
@@ -168,30 +168,30 @@ class JsonObserver:
         numbers = range(line, line + len(lines)) if isinstance(line, int) else line
         if not lines:
             return []
-        if Place(source, numbers[0]) < self._next:
+        if SourceLocation(source, numbers[0]) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
             self._begin()
-        self._next = Place(source, numbers[-1] + 1)
+        self._next = SourceLocation(source, numbers[-1] + 1)
         self._lines += len(lines)
         self._excluded.feed(lines)
         position = 0
-        judged: list[Looked] = []
+        outcomes: list[LineOutcome] = []
         while position < len(lines):
             chunk = lines[position : position + _CHUNK]
             # A chunk is joined into one text to be screened, so long lines go in smaller numbers.
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            judged += [
+            outcomes += [
                 (position + place, why) for place, why in self._chunk(chunk, source, numbers[position:])
             ]
             position += len(chunk)
-        return judged
+        return outcomes
 
     @property
-    def learnt(self) -> int:
-        """A counter that rises with all that the lines add, and with malformed lines."""
-        return self._walker.learnt + self._malformed
+    def version(self) -> int:
+        """A counter that rises with all that the lines add, and with rejected lines."""
+        return self._walker.version + self._malformed
 
     @property
     def fields(self) -> FieldDecoders:
@@ -208,14 +208,14 @@ class JsonObserver:
         merged = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(merged, tally=replace(merged.tally, excluded=Counter(self._excluded.counts)))
 
-    def taken(self) -> Observation:
+    def drain(self) -> Observation:
         """Return the observation so far; lines fed from now on are observed separately."""
         result, self._done = self.result(), Observation()
         self._excluded.counts.clear()
         self._begin()
         return result
 
-    def _chunk(self, lines: Sequence[bytes], source: str, numbers: Sequence[int]) -> Iterator[Looked]:
+    def _chunk(self, lines: Sequence[bytes], source: str, numbers: Sequence[int]) -> Iterator[LineOutcome]:
         position, doubts = 0, None
         while position < len(lines):
             fast = self._fast.decoder()
@@ -234,10 +234,10 @@ class JsonObserver:
             except REFUSED:
                 position = stop - length_hint(todo) - 1
             if position < len(lines):
-                yield position, self.look(lines[position], source, numbers[position])
+                yield position, self.inspect(lines[position], source, numbers[position])
                 position += 1
 
-    def look(self, line: bytes, source: str, number: int) -> Why | None:
+    def inspect(self, line: bytes, source: str, number: int) -> Why | None:
         """Walk a line that the fast decoder did not take, unless the exact one takes it.
 
         Returns:
@@ -250,11 +250,11 @@ class JsonObserver:
             self._fast.missed(_APART * keys)
             return None
         except REFUSED:
-            knew = self._walker.learnt
+            version_before = self._walker.version
             why = self._walk(line, source, number)
             self._fast.missed(keys)
             # The walk added nothing: the exact decoder only lacked what the walker knew by then.
-            if knew == self._walker.learnt:
+            if version_before == self._walker.version:
                 self._exact.missed(keys)
             return why
 
@@ -272,12 +272,12 @@ class JsonObserver:
             why = error.why
         if isinstance(why, Conflict):
             before = self._refused.get(why.refuses, ())
-            self._refused[why.refuses] = first_places((*before, Place(source, number)))
+            self._refused[why.refuses] = first_places((*before, SourceLocation(source, number)))
         if why is not None:
             self._malformed += 1
             if len(self._bad) < REASONS:
                 text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
-                self._bad.append(MalformedRecord(Place(source, number), str(why), sample(text)))
+                self._bad.append(RejectSample(SourceLocation(source, number), str(why), sample(text)))
         return why
 
 
@@ -307,17 +307,17 @@ class _Adaptive:
 
     def decoder(self) -> Decoder:
         """Return the decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
-        learnt = self._walker.learnt
-        cost = _TO_BUILD * learnt if self._knows > 0 else self._at_first
+        version = self._walker.version
+        cost = _TO_BUILD * version if self._knows > 0 else self._at_first
         folded = self._walker.folded != self._folded  # then there is far less to know
-        if folded or (learnt != self._knows and self._missed >= cost):
+        if folded or (version != self._knows and self._missed >= cost):
             self._folded = self._walker.folded
-            self._knows, self._missed = learnt, 0.0
+            self._knows, self._missed = version, 0.0
             self._build()
         return self._built.decoder
 
     def _build(self) -> None:
-        walker, begins = self._walker, not self._walker.learnt
+        walker, begins = self._walker, not self._walker.version
         if self._part is not None:
             # A copy: what is learnt later would pass as usual, and the column parser would skip it.
             to_decode = walker.beginning_with(self._part(walker.shape))

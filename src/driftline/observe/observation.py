@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
-from driftline.core.schema.types import Path, Place
+from driftline.core.schema.types import Path, SourceLocation
 from driftline.core.support import gc_paused
 from driftline.core.values import Number
 
@@ -19,15 +19,15 @@ FILES = 4  # places that are kept of the records that are refused alike, in a fi
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class MalformedRecord:
+class RejectSample:
     """A malformed record: its place, the reason, and its beginning."""
 
-    place: Place
+    location: SourceLocation
     reason: str
     sample: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}: {self.sample}"
+        return f"{self.location}: {self.reason}: {self.sample}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +35,31 @@ class Tally:
     """The counts of one part of a batch; parts add up.
 
     Attributes:
-        malformed: lines that are no records, or are refused.
+        rejected: lines that are no records, or are refused.
         tombstones: null values of a topic, which are no records either.
         excluded: records with a value at an excluded path.
         dropped_names: the number of empty keys, by the path of their record.
         deletes: rows of columns that delete.
-        marks: envelope messages that change no row, by kind.
+        control_messages: envelope messages that change no row, by kind.
         truncated: the position of the last truncate among them.
         refused: the places of refused records, by what is refused (`Conflict.refuses`): as `first_places`.
     """
 
     records: int = 0
-    malformed: int = 0
+    rejected: int = 0
     dropped_names: Counter[Path] = field(default_factory=Counter)
-    reasons: tuple[MalformedRecord, ...] = ()
+    reasons: tuple[RejectSample, ...] = ()
     excluded: Counter[str] = field(default_factory=Counter)
     tombstones: int = 0
     deletes: int = 0
-    marks: Counter[str] = field(default_factory=Counter)
+    control_messages: Counter[str] = field(default_factory=Counter)
     truncated: str = ""
-    refused: Mapping[tuple[Path, Facet | None], tuple[Place, ...]] = field(default_factory=dict)
+    refused: Mapping[tuple[Path, Facet | None], tuple[SourceLocation, ...]] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
             self.records + other.records,
-            self.malformed + other.malformed,
+            self.rejected + other.rejected,
             self.dropped_names + other.dropped_names,
             # The first places in order, not the first to arrive, so a report does not depend on how tasks
             # were cut.
@@ -67,7 +67,7 @@ class Tally:
             self.excluded + other.excluded,
             self.tombstones + other.tombstones,
             self.deletes + other.deletes,
-            self.marks + other.marks,
+            self.control_messages + other.control_messages,
             # A position is a text that sorts by its bytes (keys/identity.py): the last is the greatest.
             max(self.truncated, other.truncated),
             {
@@ -77,11 +77,11 @@ class Tally:
         )
 
 
-def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
+def first_places(places: Iterable[SourceLocation]) -> tuple[SourceLocation, ...]:
     """Return the first place in each file, of so many files as reports name, in order."""
-    firsts: dict[str, Place] = {}
-    for place in sorted(places):
-        firsts.setdefault(place.source, place)
+    firsts: dict[str, SourceLocation] = {}
+    for location in sorted(places):
+        firsts.setdefault(location.source, location)
     return tuple(firsts.values())[:FILES]
 
 
@@ -96,9 +96,9 @@ class Observation:
     def shifted(self, lines: int) -> Observation:
         """Move the places of the observation down by ``lines``."""
 
-        def below(place: Place) -> Place:
+        def below(location: SourceLocation) -> SourceLocation:
             """The place, ``lines`` further down in its file."""
-            return Place(place.source, place.line + lines, place.position)
+            return SourceLocation(location.source, location.line + lines, location.position)
 
         return self.placed(below) if lines else self
 
@@ -110,19 +110,23 @@ class Observation:
         """Add records with a value at excluded paths."""
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
-    def with_marks(self, counts: Counter[str], truncated: str = "") -> Observation:
+    def with_control_messages(self, counts: Counter[str], truncated: str = "") -> Observation:
         """Add envelope messages that change no row, and the position of the last truncate among them."""
-        return replace(self, tally=self.tally + Tally(marks=counts, truncated=truncated)) if counts else self
+        return (
+            replace(self, tally=self.tally + Tally(control_messages=counts, truncated=truncated))
+            if counts
+            else self
+        )
 
     @gc_paused()
-    def placed(self, new_place: Callable[[Place], Place]) -> Observation:
+    def placed(self, new_place: Callable[[SourceLocation], SourceLocation]) -> Observation:
         """Replace each place of the observation by ``new_place`` of it."""
-        reasons = tuple(replace(r, place=new_place(r.place)) for r in self.tally.reasons)
+        reasons = tuple(replace(r, location=new_place(r.location)) for r in self.tally.reasons)
         refused = {refuses: tuple(map(new_place, places)) for refuses, places in self.tally.refused.items()}
         # The packed entries are copies (`bare`), so the places of this observation stay as they are.
         entries = _packed(self.shape)
         for _, _, item in entries:
-            item.place = new_place(item.place)
+            item.location = new_place(item.location)
         tally = replace(self.tally, reasons=reasons, refused=refused)
         return Observation(_unpacked(entries), tally, self.lines)
 
@@ -170,7 +174,7 @@ def _packed(shape: RecordShape) -> list[_Entry]:
 
 def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     top = RecordShape()
-    items: list[Any] = [Profile(Place(), record=top)]
+    items: list[Any] = [Profile(SourceLocation(), record=top)]
     for owner, key, item in entries:
         parent = items[owner]
         if isinstance(item, Profile):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from driftline.core.planning.conversions import outside
 from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.schema.types import BIG_INTEGER, BOOLEAN, LONG, STRING, Path, Place, Primitive
+from driftline.core.schema.types import BIG_INTEGER, BOOLEAN, LONG, STRING, Path, Primitive, SourceLocation
 from driftline.core.values import (
     DATELIKE,
     EXACT,
@@ -93,7 +93,7 @@ class Walker:
     were read.
 
     Attributes:
-        learnt: rises with every addition.
+        version: rises with every addition.
         folded: rises with every object whose keys are dropped.
         dropped: the number of empty keys, by the path of their record.
         root: the shape as that of a field that holds the records.
@@ -121,9 +121,11 @@ class Walker:
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
-        self.root = FieldShape(Place(), {Facet(0, RECORD): Profile(Place(), record=self.shape)})
+        self.root = FieldShape(
+            SourceLocation(), {Facet(0, RECORD): Profile(SourceLocation(), record=self.shape)}
+        )
         self.dropped: Counter[Path] = Counter()
-        self.learnt = self.folded = 0
+        self.version = self.folded = 0
         self._source, self._line = "", 0
         self._path: list[str] = []
         self._dry = False
@@ -151,7 +153,7 @@ class Walker:
     def _learn(self) -> None:
         if self._dry:
             raise ShapeChanged
-        self.learnt += 1
+        self.version += 1
 
     def _record(self, record: Mapping[str, object], shape: RecordShape, expected: ExpectedField) -> None:
         for position, (key, value) in enumerate(record.items()):
@@ -160,7 +162,9 @@ class Walker:
             field_shape = shape.fields.get(key)
             if field_shape is None:
                 self._learn()
-                field_shape = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
+                field_shape = shape.fields[key] = FieldShape(
+                    SourceLocation(self._source, self._line, position)
+                )
             # `type` rather than `isinstance`: this loop sees each value of each walked record.
             if type(value) is dict or type(value) is list:
                 self._path.append(key)
@@ -185,8 +189,8 @@ class Walker:
         field_shape = shape.fields.get(key)
         if field_shape is None or not field_shape.missing:
             self._learn()
-            place = Place(self._source, self._line, position)
-            field_shape = shape.fields.setdefault(key, FieldShape(place, absent=True))
+            location = SourceLocation(self._source, self._line, position)
+            field_shape = shape.fields.setdefault(key, FieldShape(location, absent=True))
             field_shape.missing = True
 
     def _value(self, value: object, field_shape: FieldShape, expected: ExpectedField, position: int) -> None:
@@ -277,7 +281,7 @@ class Walker:
             facet = self._facet(_MAP, dim, value, field_shape, position)
             self._mix(facet, ragged)
             if facet.value is None:
-                facet.value = FieldShape(facet.place)
+                facet.value = FieldShape(facet.location)
             self._path.append("value")
             for key, item in leaf.items():
                 if item is not None and (beside is None or beside.in_map(key)):
@@ -305,7 +309,7 @@ class Walker:
         if verdict.apart:
             field_shape.add(Facet(dim, RECORD), replace(facet, record=record.having(_FOLDED.in_struct)))
             record = record.having(_FOLDED.in_map)
-        value = values_of(record, facet.place)
+        value = values_of(record, facet.location)
         field_shape.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
         self._quick.clear()  # by identity: of shapes that are gone, too
         self._next_look.clear()
@@ -320,7 +324,7 @@ class Walker:
             if profile is None:
                 self._learn()
                 profile = field_shape.facets[facet] = Profile(
-                    Place(self._source, self._line, position), sample(value)
+                    SourceLocation(self._source, self._line, position), sample(value)
                 )
             self._quick[quick] = profile
         return profile

@@ -31,16 +31,16 @@ from driftline.core.schema.types import (
     List,
     Map,
     Path,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     dotted,
 )
 from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.properties import from_properties, with_reading
 from driftline.core.settings.row_key import check_epoch
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import as_json
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
@@ -53,7 +53,7 @@ __all__ = ["AlterRequest", "Altered", "alter", "local_name", "parse"]
 
 
 def notes(
-    before: Schema, after: Schema, changes: Iterable[ColumnChange], settings: Settings
+    before: Schema, after: Schema, changes: Iterable[ColumnChange], settings: TableSettings
 ) -> Iterator[str]:
     """Notes to a person on changes that lead from one schema to the other."""
     for change in changes:
@@ -70,7 +70,7 @@ def notes(
             yield _dropped(before, after, change.path, column, settings)
 
 
-def _left_behind(after: Schema, rename: RenameColumn, key: str, settings: Settings) -> Iterator[str]:
+def _left_behind(after: Schema, rename: RenameColumn, key: str, settings: TableSettings) -> Iterator[str]:
     """The statements that rename the other columns of the field, which keep its former name."""
     *parent, old = rename.path
     owner = after.find(tuple(parent))
@@ -93,7 +93,7 @@ def _written(name: str) -> str:
     return name if name.isascii() and name.isidentifier() else quoted(name)
 
 
-def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: Settings) -> str:
+def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: TableSettings) -> str:
     """The fate of the next value that the column would have taken, planned as a batch would be."""
     shape = _value(Field("", before.struct), path, settings.mark).facets[Facet(0, RECORD)].record
     value = f"the next {type_name(column.type)} of {data_key(column, settings.mark)}"
@@ -119,7 +119,7 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
     while isinstance(inner, List):
         dim, inner, path = dim + 1, inner.element, path[1:]
     base: Base = inner if isinstance(inner, Primitive) and inner != VARIANT else RECORD
-    profile = Profile(Place(), typed=True)
+    profile = Profile(SourceLocation(), typed=True)
     match inner:
         case Struct(fields):
             onward = [f for f in fields if not path or f.name == path[0]]
@@ -128,7 +128,7 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
             base, profile.value = MapOf(key), _value(Field("value", value), path[1:], mark)
         case _:
             pass
-    return FieldShape(Place(), {Facet(dim, base): profile})
+    return FieldShape(SourceLocation(), {Facet(dim, base): profile})
 
 
 def _path_of(schema: Schema, column: int) -> Path:
@@ -240,7 +240,7 @@ def _only_settings(table: str, before: Definition, after: Definition) -> None:
         )
 
 
-def _of_any_record(definition: Definition) -> Settings:
+def _of_any_record(definition: Definition) -> TableSettings:
     """The settings of a table for values of records, whatever their key."""
     return from_properties({key: value for key, value in definition.properties.items() if key not in ROW_KEY})
 
@@ -252,8 +252,8 @@ def _renamed(table: AlterableTable, request: AlterRequest, name: str, catalog: s
     if to == table.name:
         raise UsageError(f"{to} is its name already")
     table_parts(to)  # before the name of its quarantine is judged
-    quarantined = table.sibling(table.name + QUARANTINE)
-    beside = table.sibling(to + QUARANTINE)
+    quarantined = table.other_table(table.name + QUARANTINE)
+    beside = table.other_table(to + QUARANTINE)
     moved = quarantined.load().exists
     if moved:  # first: without the table's name, nobody would look for it there
         quarantined.rename(beside.name)

@@ -23,7 +23,7 @@ from driftline.ingest.result import Result, result
 from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
-from driftline.sources.given import Data
+from driftline.sources.inputs import Data
 from driftline.sources.opening import opened
 
 
@@ -118,4 +118,4 @@ def planned(
             raise DataError(*explained(error)) from error
         plan = with_own(plan, source.columns)
     batch = result(table.name, "contract", observed.observation, plan)
-    return batch.with_rest(paths_of_rest(plan), settings.contract)
+    return batch.with_rest(paths_of_rest(plan), settings.fields)

@@ -28,7 +28,7 @@ from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
@@ -122,7 +122,7 @@ def _promote(
     if rest_field is None:
         raise DataError(f"{table.name}: nothing to promote: the table has no rest")
     check_readable(table, state.schema)
-    excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.contract))
+    excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.fields))
     request = _PromoteRequest(rest_field, Selection(paths, excluded), settings)
     free = unlimited(settings)
     if dry_run:
@@ -158,7 +158,7 @@ class _PromoteRequest:
 
     rest: Field
     selection: Selection
-    settings: Settings
+    settings: TableSettings
 
 
 @dataclass(slots=True)
@@ -183,15 +183,18 @@ class SelectedValues:
         )
 
 
-def unlimited(settings: Settings) -> Settings:
+def unlimited(settings: TableSettings) -> TableSettings:
     """The settings for values that a person wants in columns. What gets none stays in the rest."""
-    contract = settings.contract.taking_everything()
+    field_settings = settings.fields.taking_everything()
     roomy = without_limits(settings)
-    return replace(roomy, max_key=sys.maxsize, keep_empty_names=True, contract=contract)
+    return replace(roomy, max_key=sys.maxsize, keep_empty_names=True, fields=field_settings)
 
 
 def plans(
-    schema: Schema, selected: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
+    schema: Schema,
+    selected: SelectedValues,
+    look: Callable[[Schema], SelectedValues],
+    settings: TableSettings,
 ) -> Plans:
     """Plan columns for the selection. ``look``: observes it again for a table with other columns.
 
@@ -206,7 +209,7 @@ def plans(
     return Plans(of_typed, _planned(of_typed.schema, selected.of_json, settings))
 
 
-def _planned(schema: Schema, selected: Observation, settings: Settings) -> Plan:
+def _planned(schema: Schema, selected: Observation, settings: TableSettings) -> Plan:
     planned = plan(schema, selected.shape, settings)
     if planned.conflicts:
         raise DataError(str(planned.conflicts[0]), "promote it under the policy preserve")

@@ -179,7 +179,7 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
         if pending is None:
             return None
         with explaining(pending.table.name):
-            pending.mark(f"{REPLAY} is null and {pending.ready}", lambda last: f"{last + 1}L", retry)
+            pending.assign_replay(f"{REPLAY} is null and {pending.ready}", lambda last: f"{last + 1}L", retry)
         return Pending.of(table)
 
     retry = Retry(quarantine.of(table).name, progress)
@@ -235,7 +235,7 @@ def discard(
         chosen, held = _conditions(pending, source, restore=restore)
         value = "cast(null as bigint)" if restore else f"{DISCARDED}L"
         with explaining(pending.table.name):
-            records = pending.mark(chosen, lambda _: value, retry)
+            records = pending.assign_replay(chosen, lambda _: value, retry)
             unfinished = 0 if restore else pending.rows().where(held).count()
         if source is not None and not records and not unfinished:
             raise _nothing_of(pending, source, restore=restore)

@@ -38,7 +38,7 @@ from driftline.core.settings.csv import Signs
 from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.core.settings.properties import from_properties
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
@@ -354,14 +354,14 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
 
 
-def _notes(preview: Resolved, asked: str, settings: Settings) -> Sequence[str]:
+def _notes(preview: Resolved, asked: str, settings: TableSettings) -> Sequence[str]:
     """Return the notes of a dry run, in addition to its counts."""
     if preview.converts_none:
         return [_way_out(preview, asked, settings)]
     return list(_notes_on_offsets(preview, settings.dates))
 
 
-def _check_converts(preview: Resolved, asked: str, settings: Settings) -> None:
+def _check_converts(preview: Resolved, asked: str, settings: TableSettings) -> None:
     """Raise DataError where no value converts: the column would be empty. ``asked``: the type as a person
     wrote it.
     """
@@ -374,7 +374,7 @@ def _check_converts(preview: Resolved, asked: str, settings: Settings) -> None:
         )
 
 
-def _way_out(preview: Resolved, asked: str, settings: Settings) -> str:
+def _way_out(preview: Resolved, asked: str, settings: TableSettings) -> str:
     """The next thing to try where no value converts."""
     to = peel(preview.type)[1]
     notes = list(_notes_on_offsets(preview, settings.dates))

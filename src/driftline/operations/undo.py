@@ -115,7 +115,7 @@ def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Un
 
 def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) -> Undone:
     alteration = table.alteration()
-    counter.look()
+    counter.refresh()
     versions = table.versions()
     now = alteration.before
     if to is None and now.properties.get(KEY_PROPERTY):
@@ -311,7 +311,7 @@ class _Counter:
     _hidden: dict[Path, ValueCount] = field(default_factory=dict)
     _back: dict[Path, ValueCount] = field(default_factory=dict)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Note the changes that others have made since."""
         before, self.state = self.state, self.table.load()
         fits = before is not None and before.fits(self.state)

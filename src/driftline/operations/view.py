@@ -120,7 +120,7 @@ def view(
     if not state.exists:
         raise no_table(table.name)
     settings = from_properties(state.properties)
-    settling = FieldMerger(settings.mark, settings.contract, wanted_types(types or {}))
+    settling = FieldMerger(settings.mark, settings.fields, wanted_types(types or {}))
     merged = settling.record([state.schema.struct])
     for path in settling.requested_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")

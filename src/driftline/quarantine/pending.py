@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.history.batch_properties import Token
 from driftline.core.schema.types import Schema
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Retry, rewriting
 from driftline.observe.json_lines import Why
@@ -103,7 +103,7 @@ class Pending:
         rows = self.rows().where(f"{REPLAY} > {self.reached}").select(REPLAY).distinct().collect()
         return sorted(int(row[0]) for row in rows)
 
-    def mark(self, chosen: str, number: Callable[[int], str], retry: Retry) -> int:
+    def assign_replay(self, chosen: str, number: Callable[[int], str], retry: Retry) -> int:
         """Set the replay of chosen rows in one commit, and return their number.
 
         Args:
@@ -167,7 +167,7 @@ class QuarantinedRecords(Source):
     frame: DataFrame
     as_text: bool = True
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> TextScan:
         """Open the records for a table."""
         request, row_key = self.request(schema, settings), settings.row_key
         texts = _Raw() if row_key is None else _Raw(row_key.reads_messages, row_key.deletes_by_null)
@@ -192,14 +192,14 @@ class _Raw(PlainTexts):
         raw = [None if text is None else text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
         # `groupby` needs neighbours: the frame is sorted by place (see `quarantined`).
-        for source, rows in groupby(range(len(raw)), lambda row: origins[row].place.source):
+        for source, rows in groupby(range(len(raw)), lambda row: origins[row].location.source):
             numbers = list(rows)
             first, stop = numbers[0], numbers[-1] + 1
             some, some_origins = raw[first:stop], origins[first:stop]
             of_topic = some_origins[0].topic is not None
             messages = self._messages(some, some_origins) if of_topic else without_keys(some)
             lines = [text or NO_RECORD for text in messages.lines]  # each is a record, or refused again
-            places = [origin.place.line for origin in some_origins]
+            places = [origin.location.line for origin in some_origins]
             reject = partial(_reject, some, some_origins, messages)
             nulls = messages.nulls if of_topic else None
             positions = [origin.offset if of_topic else origin.line for origin in some_origins]

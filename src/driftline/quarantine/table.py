@@ -52,7 +52,7 @@ SCHEMA = Schema(
 
 def of(table: TableT) -> TableT:
     """Return the quarantine that belongs to a table."""
-    return table.sibling(table.name + QUARANTINE)
+    return table.other_table(table.name + QUARANTINE)
 
 
 def with_feed(table: CatalogTable, state: State) -> State:
@@ -114,7 +114,7 @@ def stage(
     constants = {"batch": batch, "quarantined_at": datetime.now(UTC)}
     summary = {"driftline.batch": batch}
     if isinstance(rejected, Rejects):
-        tasks = rejected.tasks(table.spark, transaction.row, constants)
+        tasks = rejected.tasks(table.spark, transaction.row_type, constants)
         with folder_of_batch(table.spark, transaction) as folder:
             written = transaction.write(tasks, folder, summary)
     else:

@@ -16,9 +16,9 @@ from driftline.convert import arrow_schema
 from driftline.convert.types import arrow_field, arrow_type
 from driftline.core.planning.own_columns import SOURCE_KIND, own_column
 from driftline.core.planning.plan import Conflict
-from driftline.core.schema.types import Field, Place, Struct, dotted, name_text
+from driftline.core.schema.types import Field, SourceLocation, Struct, dotted, name_text
 from driftline.core.settings.table import PLACE
-from driftline.readers.task import dealt
+from driftline.readers.task import assign_parts
 from driftline.write import AsideFile, PartTasks, Reported, RowTasks, SetAside, TaskResult, is_small
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class Origin(NamedTuple):
     key: bytes | None = None
 
     @property
-    def place(self) -> Place:
+    def location(self) -> SourceLocation:
         """The place that reports show."""
         if self.topic is not None:
-            return Place(f"{self.topic}/{self.partition}", self.offset or 0)
-        return Place(self.source or "", self.line or 0)
+            return SourceLocation(f"{self.topic}/{self.partition}", self.offset or 0)
+        return SourceLocation(self.source or "", self.line or 0)
 
 
 class Reject(NamedTuple):
@@ -131,7 +131,7 @@ class Rejects:
             constants: the values of further columns.
         """
         sizes, context = [file.size for file in self.files], spark.sparkContext
-        shares = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        shares = assign_parts(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
         totals = [sum(sizes[number] for number in share) for share in shares]
         return PartTasks(spark, totals, _RejectRows(self, shares, struct, constants))
 

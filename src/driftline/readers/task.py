@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import ExpectedField
 from driftline.write import Reported, SetAside
 
@@ -109,22 +109,22 @@ class AdmissionTerms:
     Attributes:
         expected: the table's columns.
         conflicts: the reasons to refuse rows of columns.
-        judge: refuses JSON records, one by one.
+        check: refuses JSON records, one by one.
     """
 
     expected: ExpectedField
-    settings: Settings
+    settings: TableSettings
     conflicts: tuple[Conflict, ...] = ()
-    judge: AdmissionCheck | None = None
+    check: AdmissionCheck | None = None
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> AdmissionTerms:
-        """Return terms that refuse more records: by the ``judge``, or for one of the ``conflicts``."""
-        return replace(self, judge=judge, conflicts=(*self.conflicts, *conflicts))
+    def refusing(self, check: AdmissionCheck, conflicts: Sequence[Conflict]) -> AdmissionTerms:
+        """Return terms that refuse more records: by the ``check``, or for one of the ``conflicts``."""
+        return replace(self, check=check, conflicts=(*self.conflicts, *conflicts))
 
     @property
     def refuse(self) -> bool:
         """True if the terms refuse any record."""
-        return self.judge is not None or bool(self.conflicts)
+        return self.check is not None or bool(self.conflicts)
 
 
 T = TypeVar("T")
@@ -134,20 +134,20 @@ T = TypeVar("T")
 _MANY, _LARGE = 4_000, 32 * 2**20
 
 
-def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+def assign_parts(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     """Assign parts by size to at most so many tasks.
 
     The largest part goes first, each to the least loaded task; within a task the parts are in order.
 
-    >>> dealt([5, 9, 4], 2)
+    >>> assign_parts([5, 9, 4], 2)
     [[1], [0, 2]]
     """
     shares: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(sizes))))]
-    laden = [0] * len(shares)
+    load = [0] * len(shares)
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        least = laden.index(min(laden))
+        least = load.index(min(load))
         shares[least].append(number)
-        laden[least] += sizes[number]
+        load[least] += sizes[number]
     return [sorted(share) for share in shares]
 
 
@@ -168,7 +168,7 @@ def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     return [share for share in shares if share] or [[]]
 
 
-def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
+def group_parts(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
     """Group parts to be converted together.
 
     Args:

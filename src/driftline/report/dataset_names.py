@@ -87,7 +87,7 @@ def _without_pattern(source: str) -> str:
 
 
 def _common(folders: Sequence[DatasetName]) -> list[DatasetName]:
-    """One folder above all of a namespace."""
+    """The deepest common parent folder of a namespace's datasets."""
     return [
         DatasetName(namespace, os.path.commonpath([f.name for f in folders if f.namespace == namespace]))
         for namespace in dict.fromkeys(f.namespace for f in folders)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
 from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.types import Map, Place, dotted
+from driftline.core.schema.types import Map, SourceLocation, dotted
 from driftline.core.support import as_json
 from driftline.ingest.result import Result
 from driftline.operations.contract import Break
@@ -69,7 +69,7 @@ def findings(result: Result) -> Iterator[Finding]:
     for change in result.changes:
         if isinstance(change, AddColumn) and (change.within or is_metadata(change.column.doc)):
             continue
-        file, line = _located(change.reason.place)
+        file, line = _located(change.reason.location)
         yield Finding(
             _kind(change), dotted(change.path), _words(change), change.reason.why, change.reason.sample, file, line
         )  # fmt: skip
@@ -77,8 +77,8 @@ def findings(result: Result) -> Iterator[Finding]:
         yield Finding("rest", path, f"{path} gets no column", "it waits in the rest")
     for conflict in result.conflicts:
         path, sample = dotted(conflict.path), conflict.sample
-        for place in (conflict.place, *conflict.elsewhere):
-            yield Finding("quarantine", path, conflict.in_words, conflict.why, sample, *_located(place))
+        for location in (conflict.location, *conflict.elsewhere):
+            yield Finding("quarantine", path, conflict.in_words, conflict.why, sample, *_located(location))
             sample = ""  # of the first place
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
@@ -153,8 +153,8 @@ def _words(change: Change) -> str:
             return f"{path} becomes {short(change.type)}"
 
 
-def _located(place: Place | None) -> tuple[str, int]:
-    return (from_folder(place.source, Path.cwd()), place.line) if place is not None else ("", 0)
+def _located(location: SourceLocation | None) -> tuple[str, int]:
+    return (from_folder(location.source, Path.cwd()), location.line) if location is not None else ("", 0)
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -36,7 +36,7 @@ from driftline.report import lineage
 from driftline.report.dataset_names import inputs
 from driftline.report.findings import findings, schema_changes
 from driftline.report.metrics import Telemetry
-from driftline.sources.given import given_paths
+from driftline.sources.inputs import given_paths
 
 LOGGER = logging.getLogger("driftline")
 

@@ -13,7 +13,7 @@ from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn
 from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.text import counted
-from driftline.core.schema.types import Place, dotted, leaves
+from driftline.core.schema.types import SourceLocation, dotted, leaves
 from driftline.ingest.result import Result
 from driftline.report.lines import LISTED, Hanging, Words, clean, from_folder, in_python, sample, short
 
@@ -72,7 +72,7 @@ def batch(
     yield from _more(conflicts, "column changes: see `driftline history`")
     for c in _first(result.converted, LISTED_CHANGES):
         types = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
-        yield _item("converted", types, _seen(c.sample, c.place, near))
+        yield _item("converted", types, _seen(c.sample, c.location, near))
     yield from _more(result.converted, "conversions: see --json")
     if result.untyped:
         paths = list(map(clean, result.untyped[:LISTED]))
@@ -80,12 +80,12 @@ def batch(
         yield _item("no column yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
-    yield from _marks(result.marks)
+    yield from _control_messages(result.marks)
     yield from _kept(result)
     yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints, words)
 
 
-def _marks(marks: Mapping[str, int]) -> Iterator[RenderableType]:
+def _control_messages(marks: Mapping[str, int]) -> Iterator[RenderableType]:
     """The messages in envelopes that say nothing of a single row."""
     for kind, count in marks.items():
         if kind == "truncate":
@@ -208,7 +208,7 @@ def _heading(result: Result, title: str) -> Text:
 def _set_aside(result: Result, near: Path, words: Words) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
-        example = f"{_seen(c.sample, c.place, near)}{_also(c.elsewhere, near)}"
+        example = f"{_seen(c.sample, c.location, near)}{_also(c.elsewhere, near)}"
         because = ": ".join(filter(None, [example, clean(c.why)]))
         yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
@@ -219,9 +219,9 @@ def _set_aside(result: Result, near: Path, words: Words) -> Iterator[RenderableT
         yield _item("hint", words(_OTHER), style="cyan")
 
 
-def _also(places: Sequence[Place], near: Path) -> str:
+def _also(places: Sequence[SourceLocation], near: Path) -> str:
     """Further files, each with its first place; of many the first."""
-    named = ", ".join(clean(from_folder(str(place), near)) for place in places[:NAMED_FILES])
+    named = ", ".join(clean(from_folder(str(location), near)) for location in places[:NAMED_FILES])
     more = " and in further files" if len(places) > NAMED_FILES else ""
     return f", also at {named}{more}" if named else ""
 
@@ -260,7 +260,7 @@ def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[R
     reason = change.reason
     rule, why = _rule(change, among)
     yield Hanging(Text.assemble((_what(change), "bold yellow"), f"   {rule}"), 2, 6)
-    if because := list(filter(None, [_seen(reason.sample, reason.place, near), clean(why)])):
+    if because := list(filter(None, [_seen(reason.sample, reason.location, near), clean(why)])):
         yield Hanging(Text(": ".join(because), "dim"), 6, 6)
 
 
@@ -304,9 +304,9 @@ def _plain(change: Change) -> bool:
     return plain and change.reason.rule in ("first-sight", "map")  # a hint reports maps
 
 
-def _seen(value: str, place: Place | str | None, near: Path) -> str:
+def _seen(value: str, place: SourceLocation | str | None, near: Path) -> str:
     """A sample and its place."""
-    source = place.source if isinstance(place, Place) and not place.line else str(place or "")
+    source = place.source if isinstance(place, SourceLocation) and not place.line else str(place or "")
     where = clean(from_folder(source, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where
 

@@ -165,7 +165,7 @@ def _log_options() -> list[str]:
 
 
 def quiet_py4j() -> None:
-    """Keep py4j from telling of a Java that has ended, besides raising its error."""
+    """Silence py4j's log when the JVM exits; the error is still raised."""
     if not _debugs():
         logging.getLogger("py4j").setLevel("CRITICAL")
         logging.getLogger().addFilter(_not_py4j)

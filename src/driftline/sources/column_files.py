@@ -10,7 +10,7 @@ from driftline.convert import Converter
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
@@ -56,7 +56,7 @@ class ColumnFiles(Source):
         return self.messages is not None and not (row_key.patch and self.messages is row_messages)
 
     def open(
-        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+        self, schema: Schema, settings: TableSettings, before: BatchScan | None = None
     ) -> ColumnScan | MessageScan:
         """Find the readers for a table, from what was found ``before``."""
         request = self.request(schema, settings)

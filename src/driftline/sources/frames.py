@@ -14,7 +14,7 @@ from driftline.convert import Converter
 from driftline.convert.declared import VOID, Declared
 from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations
@@ -79,7 +79,7 @@ class TypedFrames(Source):
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
 
     def open(
-        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+        self, schema: Schema, settings: TableSettings, before: BatchScan | None = None
     ) -> FrameScan | TextScan:
         """Open the frames for a table. Messages in an envelope are read as texts, those of a DataFrame."""
         row_key = settings.row_key

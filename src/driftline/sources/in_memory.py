@@ -30,7 +30,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.readers.columnar.parquet import column_names, levels
 from driftline.readers.columnar.rows import Rows, checked, read_checked
 from driftline.readers.rejects import Origin, Reject
-from driftline.sources.given import is_pandas, is_polars_frame, is_table
+from driftline.sources.inputs import is_pandas, is_polars_frame, is_table
 from driftline.sources.spooled import folder_in
 
 Values = Sequence[Any]

@@ -17,7 +17,7 @@ from driftline.core.planning.plan import Plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import spelled_path
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import NOT_UTF8
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
@@ -60,7 +60,7 @@ class JsonFiles(Source):
     workbooks: bool = False
     as_text: bool = True
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> JsonScan:
         """Cut the files into splits, unless they were cut so ``before``."""
         request = self.request(schema, settings)
         # The splits know their first line numbers once they were observed, so they are used again.
@@ -70,7 +70,7 @@ class JsonFiles(Source):
             splits = self._splits(settings)
         return JsonScan(request, request.terms, self.spark, splits)
 
-    def _splits(self, settings: Settings) -> Sequence[Split]:
+    def _splits(self, settings: TableSettings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
         cut = partial(splits_of, as_documents=bool(settings.records))
         if self.workbooks:
@@ -184,7 +184,9 @@ class JsonScan(BatchScan):
 
         A document may have its records in a list.
         """
-        not_utf8 = [bad.place.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)]
+        not_utf8 = [
+            bad.location.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)
+        ]
         return [
             *self.advice,
             *(
@@ -197,7 +199,7 @@ class JsonScan(BatchScan):
 
     def _records_inside(self, observation: Observation) -> Iterator[str]:
         """The flag that takes records out of documents that are an object with one list of objects each."""
-        one_each = observation.tally.records == len(self.splits) and not observation.tally.malformed
+        one_each = observation.tally.records == len(self.splits) and not observation.tally.rejected
         are_documents = all(split.document or split.path.endswith(".json") for split in self.splits)
         if self.settings.records or not one_each or not are_documents:
             return
@@ -214,7 +216,7 @@ class JsonScan(BatchScan):
         """Observe a few lines of some splits, in this process."""
         terms, first = self.terms, RecordShape()
         beginning, behind = _heads(self.splits)
-        observer = JsonObserver(terms.expected, terms.settings, terms.judge, many=FEWER_KEYS)
+        observer = JsonObserver(terms.expected, terms.settings, terms.check, many=FEWER_KEYS)
         task = LineTask(observer, None, terms)
         for heads in (beginning, behind):
             read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
@@ -232,7 +234,7 @@ class JsonScan(BatchScan):
         return Observed(replace(self, first=first), observer.result())
 
 
-def _cutting(settings: Settings) -> tuple[object, ...]:
+def _cutting(settings: TableSettings) -> tuple[object, ...]:
     """The settings by which files are cut."""
     return settings.hive, settings.records, settings.sheet
 

@@ -17,7 +17,7 @@ from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.core.settings.row_key import RowKey
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.json_lines import Why
 from driftline.readers.deletes import NO_RECORD
 from driftline.readers.envelopes.columns import key_texts_of, texts_of
@@ -95,7 +95,7 @@ class KafkaJson(Source):
     texts: _Values
     as_text: bool = True
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> TextScan:
         """Open the micro-batch for a table."""
         request, texts = self.request(schema, settings), self.texts.of(settings.row_key)
         return TextScan(request, request.terms, selected(self.frame, texts.metadata, texts.keys), texts)
@@ -142,7 +142,7 @@ class _Values:
             reject = partial(read.reject, start, origin)
             numbers, nulls = read.offsets[start:stop], read.texts.nulls_in(start, stop)
             origins = Origins(origin, numbers)
-            yield Run(read.texts.lines[start:stop], origin.place.source, numbers, reject, nulls, origins)
+            yield Run(read.texts.lines[start:stop], origin.location.source, numbers, reject, nulls, origins)
 
     def _read(self, batch: pa.RecordBatch) -> _ReadValues:
         if self.wire is not None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from driftline.convert import Converter
 from driftline.core.planning.own_columns import asks_for_place
-from driftline.core.schema.types import Place, Schema, Struct
+from driftline.core.schema.types import Schema, SourceLocation, Struct
 from driftline.core.settings.row_key import RowKey
-from driftline.core.settings.table import PLACE, Settings
+from driftline.core.settings.table import PLACE, TableSettings
 from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (
@@ -146,7 +146,7 @@ class KafkaTyped(Source):
         return self.wire.format == "avro" or not row_key.patch
 
     def open(
-        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+        self, schema: Schema, settings: TableSettings, before: BatchScan | None = None
     ) -> KafkaScan | TextScan:
         """Open the micro-batch for a table. Messages in an envelope are read as texts."""
         row_key = settings.row_key
@@ -299,5 +299,5 @@ def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observ
     ).with_tombstones(sum(part.tombstones for part in parts))
 
 
-def _numbered(key: RecordKind, place: Place) -> Place:
-    return replace(place, line=key.schema) if place.source == label_of(key) else place
+def _numbered(key: RecordKind, location: SourceLocation) -> SourceLocation:
+    return replace(location, line=key.schema) if location.source == label_of(key) else location

@@ -21,8 +21,8 @@ from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
-from driftline.sources.given import Data, is_pandas, is_table, paths_or_rows
 from driftline.sources.in_memory import written, written_as_text
+from driftline.sources.inputs import Data, is_pandas, is_table, paths_or_rows
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.listing import PathTexts, path_texts
 from driftline.sources.scan import Source

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from driftline.convert import Converter
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict, Plan, lean
-from driftline.core.schema.types import Field, Place, Schema, Struct
+from driftline.core.schema.types import Field, Schema, SourceLocation, Struct
 from driftline.core.settings.row_key import RowKey
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.observe.expect import expect, with_declared_values
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.rejects import REJECTED, Rejects
-from driftline.readers.task import AdmissionTerms, TaskReader, dealt, in_runs
+from driftline.readers.task import AdmissionTerms, TaskReader, assign_parts, in_runs
 from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import Stamp, stamps
@@ -42,7 +42,7 @@ class ScanRequest:
     """
 
     schema: Schema
-    settings: Settings
+    settings: TableSettings
     versions: Mapping[str, Stamp] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class BatchScan(ABC):
         return self.request.schema
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> TableSettings:
         """The table's settings."""
         return self.request.settings
 
@@ -115,16 +115,16 @@ class BatchScan(ABC):
         return self._named(self._merged([result.observed for result in results], converted=True))
 
     def refusing(
-        self, judge: AdmissionCheck, conflicts: Sequence[Conflict], observation: Observation
+        self, check: AdmissionCheck, conflicts: Sequence[Conflict], observation: Observation
     ) -> Self:
         """Return a scan that rejects more records, and no longer observes them as records.
 
         Args:
-            judge: rejects the records that it does not accept.
+            check: rejects the records that it does not accept.
             conflicts: records with one of these are rejected.
             observation: of the batch so far, including these records.
         """
-        return replace(self._advised(observation), terms=self.terms.refusing(judge, conflicts))
+        return replace(self._advised(observation), terms=self.terms.refusing(check, conflicts))
 
     def with_declared_values(self, schema: Schema) -> Self | None:
         """Return a scan that observes the values of new maps by the hints inside of them.
@@ -201,7 +201,7 @@ class BatchScan(ABC):
 
     def _shares(self, sizes: Sequence[int], tasks: int) -> list[list[int]]:
         """Assign the parts to tasks, by number; in order if a later record can override an earlier one."""
-        return (dealt if self.settings.row_key is None else in_runs)(sizes, tasks)
+        return (assign_parts if self.settings.row_key is None else in_runs)(sizes, tasks)
 
     def _notes(self, observation: Observation) -> Sequence[str]:
         return ()
@@ -215,9 +215,9 @@ class BatchScan(ABC):
         if not names:
             return observed
 
-        def placed(place: Place) -> Place:
+        def placed(location: SourceLocation) -> SourceLocation:
             """The place, in the file of another name."""
-            return replace(place, source=names.get(place.source, place.source))
+            return replace(location, source=names.get(location.source, location.source))
 
         return replace(observed, observation=observed.observation.placed(placed))
 
@@ -253,7 +253,7 @@ class Source(ABC):
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     @abstractmethod
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> BatchScan:
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> BatchScan:
         """Open the batch in its present state for a table.
 
         Args:
@@ -270,7 +270,7 @@ class Source(ABC):
         """Return the file and column that cannot be read; None if there are none, or tasks report them."""
         return None
 
-    def request(self, schema: Schema, settings: Settings) -> ScanRequest:
+    def request(self, schema: Schema, settings: TableSettings) -> ScanRequest:
         """Build the request for a scan of the files in their present state.
 
         Raises DataError for columns if the table reads messages in an envelope.

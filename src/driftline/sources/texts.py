@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
@@ -78,7 +78,7 @@ class JsonFrame(Source):
     texts: Texts
     as_text: bool = True
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> TextScan:
         """Open the frame for a table."""
         request = self.request(schema, settings)
         return TextScan(request, request.terms, self.frame, self.texts)

@@ -41,7 +41,7 @@ class Folding:
         has a boolean for each of its columns, ``sample`` is a value that is lost.
         """
         return " || ".join(
-            self._gathered(self.struct, site.parent, "", self._fold(i, site))
+            self._entries_below(self.struct, site.parent, "", self._fold(i, site))
             for i, site in enumerate(self.resolution.sites)
         )
 
@@ -99,7 +99,7 @@ class Folding:
 
         return entry
 
-    def _gathered(self, type_: Type, path: Path, x: str, entry: Callable[[str], str]) -> str:
+    def _entries_below(self, type_: Type, path: Path, x: str, entry: Callable[[str], str]) -> str:
         """The entries of all records at the path; ``x`` empty: the row."""
         match type_:
             case Struct():
@@ -108,7 +108,7 @@ class Folding:
                 f = type_.get(path[0])
                 assert f is not None
                 nested = f"{x}.{name(path[0])}" if x else name(path[0])
-                return self._gathered(f.type, path[1:], nested, entry)
+                return self._entries_below(f.type, path[1:], nested, entry)
             case List(element):
                 return self._flat(x, element, path, entry)
             case Map(_, value):
@@ -117,7 +117,7 @@ class Folding:
 
     def _flat(self, array: str, element: Type, path: Path, entry: Callable[[str], str]) -> str:
         e = variable()
-        entries = f"if({e} is null, array(), {self._gathered(element, path[1:], e, entry)})"
+        entries = f"if({e} is null, array(), {self._entries_below(element, path[1:], e, entry)})"
         return f"coalesce(flatten(transform({array}, {e} -> {entries})), array())"
 
     def _lost(self, type_: Type, x: str, folded: str) -> str:

@@ -56,7 +56,7 @@ def _parts(d: RowDifference, nowhere: Collection[Steps]) -> Iterator[RowDifferen
         return
     for steps, x in places.items():
         if steps in nowhere:
-            yield replace(d, steps=steps, value=x, why=f"{shown(x)} is nowhere")
+            yield replace(d, steps=steps, value=x, why=f"{shown(x)} is in no column")
 
 
 def _places(d: RowDifference) -> dict[Steps, Any]:
@@ -316,8 +316,8 @@ class _Check:
         self.out += [d for d in others.out if d.invented or not is_held]
 
     def lost(self, strange: Sequence[tuple[TableColumn, Any]], v: Any, steps: Steps) -> None:
-        others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)
-        why = f"{shown(v)} is nowhere" + (f", {others}" if others else "")
+        others = "; ".join(f"column {column.name} holds {shown(stored)}" for column, stored in strange)
+        why = f"{shown(v)} is in no column" + (f"; {others}" if others else "")
         self.out.append(RowDifference(steps, v, why, invented=bool(strange)))
 
     def invented(self, column: TableColumn, stored: Any, v: Any, steps: Steps) -> None:

@@ -286,7 +286,7 @@ class Distribution:
         """True if rows can be divided and sorted by all of the keys."""
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
-    def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
+    def spill(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
         """Write the rows into a file of the ``folder``, in runs; returns its slices."""
         slices: list[Slice] = []
         file = writer = None
@@ -323,12 +323,12 @@ class Distribution:
         shares: list[list[PartitionSlices]] = [
             [] for _ in range(min(tasks, max(1, total // _LEAST), len(parts)))
         ]
-        laden = [0] * len(shares)
+        load = [0] * len(shares)
         # The largest part first, to the task with the fewest bytes so far: the small ones then even it out.
         for part in sorted(parts, key=lambda part: -part.bytes):
-            least = laden.index(min(laden))
+            least = load.index(min(load))
             shares[least].append(part)
-            laden[least] += part.bytes
+            load[least] += part.bytes
         return shares
 
     def rows(self, part: PartitionSlices, folder: BatchFolder) -> Iterator[pa.RecordBatch]:

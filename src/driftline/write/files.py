@@ -322,14 +322,14 @@ class FilePlan:
     Attributes:
         modes: the metrics mode of each column by id.
         target: the bytes after which a file ends.
-        dealing: the partition and sort keys of rows.
+        distribution: the partition and sort keys of rows.
     """
 
     schema: Schema
     modes: Mapping[int, str]
     settings: FileSettings
     target: int
-    dealing: Distribution = field(default_factory=Distribution)
+    distribution: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +509,7 @@ class Destination(Protocol):
         """Return the place where tasks write the rows of these partitions."""
         ...
 
-    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+    def finalize(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
         """Return the files in their final places in the table. After an error, none is left there."""
         ...
 
@@ -530,7 +530,7 @@ class InFolder:
         """Return the folder of the batch, for all partitions."""
         return _Folder(self.folder)
 
-    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+    def finalize(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
         """Move the files to their places in the table; after an error, delete those that were moved."""
         placed: list[WrittenFile] = []
         try:
@@ -575,7 +575,7 @@ class InStore:
         self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
         return _Store(self.options, dict(self._prefixes))
 
-    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+    def finalize(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
         """Return the files, which are in their places already."""
         return list(files)
 

@@ -60,7 +60,7 @@ def write_in_tasks(
     """
     try:
         # All tasks have ended before the first file moves: only attempts that Spark accepted are named here.
-        return place.settled(chain.from_iterable(_written(context, tasks, plan, folder, place)))
+        return place.finalize(chain.from_iterable(_written(context, tasks, plan, folder, place)))
     except BaseException:
         place.clear()
         raise
@@ -69,8 +69,8 @@ def write_in_tasks(
 def _written(
     context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Destination
 ) -> Iterable[Sequence[WrittenFile]]:
-    dealing = plan.dealing
-    if not (dealing.partition or dealing.sort):
+    distribution = plan.distribution
+    if not (distribution.partition or distribution.sort):
         return tasks.run(partial(_write, plan, folder, place.target([()])), folder)
     # A single task needs no exchange. In a store it does: the driver asks for the place of each partition
     # first, and only the first round tells which there are.
@@ -78,9 +78,9 @@ def _written(
         return tasks.run(partial(_write_alone, plan, folder, place.target(())), folder)
     # A shuffle would convert Arrow to rows and back. Without an exchange each task would write each
     # partition, where Iceberg's default, hash, promises one file.
-    slices = list(chain.from_iterable(tasks.run(partial(_deal, dealing, folder), folder)))
+    slices = list(chain.from_iterable(tasks.run(partial(_spill, distribution, folder), folder)))
     target = place.target({one.partition for one in slices})
-    shares = dealing.parts(slices, context.defaultParallelism)
+    shares = distribution.parts(slices, context.defaultParallelism)
     return each(context, partial(_write_parts, plan, folder, target), shares)
 
 
@@ -96,14 +96,14 @@ def _write_alone(
     plan: FilePlan, folder: BatchFolder, target: TaskDestination, rows: Iterable[pa.RecordBatch]
 ) -> Sequence[WrittenFile]:
     """In the only task: both rounds."""
-    shares = plan.dealing.parts(_deal(plan.dealing, folder, rows), 1)
+    shares = plan.distribution.parts(_spill(plan.distribution, folder, rows), 1)
     return _write_parts(plan, folder, target, [part for share in shares for part in share])
 
 
-def _deal(dealing: Distribution, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> list[Slice]:
+def _spill(distribution: Distribution, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> list[Slice]:
     """In a task of the first round: writes its rows in slices."""
     number, attempt = number_and_attempt(folder)
-    return dealing.deal(rows, folder, f"{number}-{attempt}.arrow")
+    return distribution.spill(rows, folder, f"{number}-{attempt}.arrow")
 
 
 def _write_parts(
@@ -127,7 +127,7 @@ def _parts(
             """A new file of the partition, with the attempt's next number."""
             return create(partition, next(numbers))
 
-        for file in write_files(plan.dealing.rows(part, folder), plan, new):
+        for file in write_files(plan.distribution.rows(part, folder), plan, new):
             yield replace(file, partition=part.partition)
 
 
@@ -171,7 +171,7 @@ def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) 
     path = f"{folder.path}/{number:05d}-{attempt}-{uuid4().hex}-00001.parquet"
     writer: pq.ParquetWriter | None = None
     try:
-        for table in _gathered(rows, struct):
+        for table in _combined(rows, struct):
             writer = writer or pq.ParquetWriter(path, table.schema, compression="lz4", store_schema=False)
             writer.write_table(table)
     finally:
@@ -180,7 +180,7 @@ def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) 
     return None if writer is None else path
 
 
-def _gathered(rows: Iterable[pa.RecordBatch], struct: Struct) -> Iterator[pa.Table]:
+def _combined(rows: Iterable[pa.RecordBatch], struct: Struct) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from driftline.core.schema.definition import IDENTITY, Transform
 from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Place, Type
+from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, SourceLocation, Type
 
 Literal: TypeAlias = (
     bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | Expression | None
@@ -31,7 +31,7 @@ class Reason:
     why: str = ""
     field: Path = ()
     sample: str = ""
-    place: Place | None = None
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from driftline.core.schema.types import (
     with_child,
     wrap,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import UsageError
 
 
@@ -152,10 +152,10 @@ class FieldSite:
         names = Names.of(Struct(tuple(staying)))
         own_name = safe(key)
         name = own_name if names.free(own_name) else names.take(own_name, suffix(to))
-        names.taken.add(caseless(name))
+        names.used.add(caseless(name))
         staying_columns = [(i, c) for i, c in enumerate(self.folded) if c.name in remainder]
         # Columns that keep values keep their names, unless the resolved one takes it.
-        names.taken |= {caseless(c.name) for _, c in staying_columns if c.name != name}
+        names.used |= {caseless(c.name) for _, c in staying_columns if c.name != name}
         resolved = replace(columns[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
         placed: dict[str, list[Field]] = {self.folded[0].name: [resolved]}
         for i, column in staying_columns:
@@ -219,7 +219,7 @@ def resolution(
     schema: Schema,
     path: Path,
     to: Type,
-    settings: Settings | None = None,
+    settings: TableSettings | None = None,
     *,
     pattern: DatePattern | None = None,
 ) -> Resolution:
@@ -230,15 +230,15 @@ def resolution(
 
     Raises UsageError if there is no such field, or nothing to fold.
     """
-    settings = settings or Settings()
+    settings = settings or TableSettings()
     keys = tuple(step for step in path if step != "element") or path
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
-    unit = unit_at(settings.contract, keys)
+    unit = unit_at(settings.fields, keys)
     merged = replace(
         _merged_field(to, types, settings.mark), unit=unit, pattern=pattern, signs=settings.csv.signs
     )
-    of_kind = _of_kind(to, settings.contract.at(keys).role)
+    of_kind = _of_kind(to, settings.fields.at(keys).role)
     foldings = [place.folding(merged, of_kind) for place in places]
     if not foldings:
         raise _no_field(schema, path)
@@ -246,7 +246,7 @@ def resolution(
         s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(merged.type)] and s.folded
     )
     if not sites:
-        raise _nothing_to_fold(path, to, foldings, settings.contract.at(keys).role)
+        raise _nothing_to_fold(path, to, foldings, settings.fields.at(keys).role)
     return Resolution(keys, merged, sites, settings.mark)
 
 
@@ -307,7 +307,7 @@ def _values_in(types: Sequence[Type]) -> list[Type]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ParentStruct:
     """A struct that contains the field.
 
     Attributes:
@@ -330,19 +330,19 @@ class _Place:
         return FieldSite(self.parent, self.family, tuple(folded), beside, self.struct)
 
 
-def _places(struct: Struct, path: Path, parent: Path, prefix: str) -> Iterator[_Place]:
+def _places(struct: Struct, path: Path, parent: Path, prefix: str) -> Iterator[_ParentStruct]:
     key, *remaining = path
     family = next((f for f in families([struct], prefix) if f.key == key), None)
     if family is None:
         return
     if not remaining:
-        yield _Place(parent, family, struct)
+        yield _ParentStruct(parent, family, struct)
         return
     for column in family.columns:
         yield from _inside(column.type, tuple(remaining), (*parent, column.name), prefix)
 
 
-def _inside(type_: Type, path: Path, parent: Path, prefix: str) -> Iterator[_Place]:
+def _inside(type_: Type, path: Path, parent: Path, prefix: str) -> Iterator[_ParentStruct]:
     dim, base = peel(type_)
     parent = (*parent, *("element",) * dim)
     for _ in range(dim):

@@ -30,7 +30,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.csv import JSON_SIGNS, Signs
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +188,11 @@ class FieldMerger:
     Attributes:
         requested_types: types by path of the data, whose ``element`` steps may be omitted.
         met: the requested types that occurred.
-        contract: hints and settings by path.
+        field_settings: hints and settings by path.
     """
 
     mark: str = MARK
-    contract: Contract = field(default_factory=Contract)
+    field_settings: FieldSettings = field(default_factory=FieldSettings)
     requested_types: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
     drifted: list[DriftedColumns] = field(default_factory=list)
@@ -222,8 +222,8 @@ class FieldMerger:
     def _parts(self, family: SiblingGroup, parent: Path, keys: Path) -> Iterator[SiblingGroup]:
         """Yield the field, or its struct of words and its map of other keys separately."""
         requested = {(*parent, family.key), (*keys, family.key)} & self.requested_types.keys()
-        contract = contract_at(self.contract, (*keys, family.key))
-        if requested or not words_apart([c.type for c in family.columns], contract, self.mark):
+        field_settings = settings_at(self.field_settings, (*keys, family.key))
+        if requested or not words_apart([c.type for c in family.columns], field_settings, self.mark):
             yield family
             return
         words = tuple(c for c in family.columns if isinstance(peel(c.type)[1], Struct))
@@ -261,14 +261,14 @@ class FieldMerger:
             return replace(self._map(maps, structs, element_path, keys), dim=dim)
         plain = [t for t in bases if isinstance(t, Primitive)]
         if len(plain) == len(bases):
-            return MergedField(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
+            return MergedField(dim, base=_widest(plain), unit=unit_at(self.field_settings, keys))
         return MergedField(0, base=STRING, text=True)
 
     def _requested(self, type_: Type, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
         dim, base = peel(type_)
         match base:
             case Primitive():
-                return MergedField(dim, base=base, unit=unit_at(self.contract, keys))
+                return MergedField(dim, base=base, unit=unit_at(self.field_settings, keys))
             case Map(key, value):
                 return MergedField(
                     dim, key=key, value=self._requested(value, (), (*path, "value"), (*keys, "value"))
@@ -296,16 +296,16 @@ def _widest(types: Sequence[Primitive]) -> Primitive:
     return widest(types)
 
 
-def unit_at(contract: Contract, path: Path) -> str | None:
+def unit_at(field_settings: FieldSettings, path: Path) -> str | None:
     """Return the epoch unit of the field at a path of the data; None if unset."""
-    return contract_at(contract, path).epoch_unit
+    return settings_at(field_settings, path).epoch_unit
 
 
-def contract_at(contract: Contract, path: Path) -> Contract:
-    """Return the contract of the field at a path of the data."""
+def settings_at(field_settings: FieldSettings, path: Path) -> FieldSettings:
+    """Return the settings of the field at a path of the data."""
     for step in path:
-        contract = contract.of(step)
-    return contract
+        field_settings = field_settings.of(step)
+    return field_settings
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:

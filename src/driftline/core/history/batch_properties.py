@@ -96,7 +96,7 @@ class Token:
         """The property that shows the batch is in."""
         return {PREFIX + self.name: f"{self.stream}:{self.epoch}"}
 
-    def marks(self, before: Mapping[str, str]) -> dict[str, str]:
+    def table_properties(self, before: Mapping[str, str]) -> dict[str, str]:
         """The properties that the table gets with the batch.
 
         Args:

@@ -10,8 +10,8 @@ from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Path, Place, Schema
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import Path, Schema, SourceLocation
+from driftline.core.settings.table import TableSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class AdmissionCheck:
 
     schemas: Sequence[Schema]
     rooms: Sequence[Schema]
-    settings: Settings
+    settings: TableSettings
     not_rewritten: frozenset[Path] = frozenset()
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """The reason a record of this shape is refused; None if it is accepted."""
-        shape = without_excluded(shape, self.settings.contract)
+        shape = without_excluded(shape, self.settings.fields)
         # Limits count what a batch adds, record by record; they are asked of ``rooms`` below.
         policies = without_limits(self.settings)
         # A plan for one record is the judge, so there is one set of rules. Only batches with conflicts pay
@@ -44,7 +44,12 @@ class AdmissionCheck:
                 why = f"the table would need {type_name(change.type)} there: {reason.why}"
                 facet = facet_of(change.type)
                 return Conflict(
-                    reason.field or change.path, "none", facet, why, reason.sample, reason.place or Place()
+                    reason.field or change.path,
+                    "none",
+                    facet,
+                    why,
+                    reason.sample,
+                    reason.location or SourceLocation(),
                 )
         for room in self.rooms:
             planned = plan(room, shape, self.settings, self.not_rewritten)

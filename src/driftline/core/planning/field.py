@@ -26,9 +26,9 @@ from driftline.core.schema.types import (
     Field,
     Map,
     Path,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     dotted,
@@ -39,8 +39,8 @@ from driftline.core.schema.types import (
     with_value,
     wrap,
 )
-from driftline.core.settings.fields import Contract, toml_line
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import FieldSettings, toml_line
+from driftline.core.settings.table import TableSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ NOTHING = Findings()
 _KINDS = tuple(f.name for f in fields(Findings))
 
 
-def gathered(findings: Iterable[Findings]) -> Findings:
+def merge_findings(findings: Iterable[Findings]) -> Findings:
     """Concatenate findings in order."""
     # Most fields find nothing, and a wide table has tens of thousands of fields.
     parts = [part for part in findings if part is not NOTHING]
@@ -86,7 +86,7 @@ class Context:
         not_rewritten: columns that must not be rewritten.
     """
 
-    settings: Settings
+    settings: TableSettings
     schema: Schema
     refused: Mapping[tuple[Path, Facet], str] = field(default_factory=dict)
     not_rewritten: frozenset[Path] = frozenset()
@@ -128,7 +128,7 @@ class FieldDecision:
 
     types: tuple[Type, ...]
     shape: FieldShape
-    contract: Contract
+    settings: FieldSettings
     policy: Policy
     new: tuple[tuple[Type, Reason], ...] = ()
     original: Type | None = None
@@ -140,7 +140,7 @@ class FieldDecision:
     @property
     def unit(self) -> str:
         """The unit of the field's epoch times, ``ms`` by default."""
-        return self.contract.epoch_unit or "ms"
+        return self.settings.epoch_unit or "ms"
 
     @property
     def facets(self) -> list[Facet]:
@@ -188,7 +188,7 @@ class NewColumn:
 
 
 def in_order(
-    shape: RecordShape, contract: Contract, *, empty_names: bool = False
+    shape: RecordShape, field_settings: FieldSettings, *, empty_names: bool = False
 ) -> list[tuple[str, FieldShape]]:
     """Return the observed fields in the order of the data, then the declared ones.
 
@@ -196,17 +196,19 @@ def in_order(
         empty_names: include the field of the empty key.
     """
     fields = shape.kept(empty_names=empty_names)
-    shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
-    for key, child in contract.fields.items():
+    shapes = dict(sorted(fields.items(), key=lambda f: (f[1].location, f[0])))
+    for key, child in field_settings.fields.items():
         if child.hint is not None and not child.excluded:
             # A declared field gets its column with the first batch, though no record has it yet.
-            shapes.setdefault(key, FieldShape(Place(), absent=True, missing=True))
+            shapes.setdefault(key, FieldShape(SourceLocation(), absent=True, missing=True))
     return list(shapes.items())
 
 
-def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: Path) -> list[NewColumn]:
+def declared(
+    key: str, columns: Sequence[Field], field_settings: FieldSettings, data_path: Path
+) -> list[NewColumn]:
     """Draft the column that a hint declares, unless the field has it."""
-    hint = contract.hint
+    hint = field_settings.hint
     if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
         return []
     why = "declared by a hint"
@@ -265,9 +267,9 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
     return Findings(converted=converted, untyped=untyped, hints=hints)
 
 
-def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Findings:
+def hint_of_keys(data_path: Path, shape: RecordShape, field_settings: FieldSettings) -> Findings:
     """Point out a growing struct whose keys look like data."""
-    if not data_path or contract.maps != "hint":
+    if not data_path or field_settings.maps != "hint":
         return NOTHING
     verdict, type_ = as_map(entries_of([shape])), _map_type(shape)
     if verdict is None or verdict.apart or type_ is None:
@@ -286,7 +288,7 @@ def _converted(
             column = next((c for c in columns if field.accepts(c, facet)), None)
             if column is not None:
                 out.append(
-                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.place)
+                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.location)
                 )
     return tuple(out)
 
@@ -369,7 +371,7 @@ def normalised(
     # The order of the data, whatever the order of merging was.
     if len(out.facets) > 1:
         out.facets = dict(
-            sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
+            sorted(out.facets.items(), key=lambda f: (f[1].location, f[1].typed and f[1].digits, str(f[0])))
         )
     return out
 
@@ -393,17 +395,19 @@ def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
     return record.kept(empty_names=empty_names or keeps_all).values()
 
 
-def decide_field(target: Target, observed: FieldShape, contract: Contract, context: Context) -> FieldDecision:
+def decide_field(
+    target: Target, observed: FieldShape, field_settings: FieldSettings, context: Context
+) -> FieldDecision:
     """Plan a field, or a map's values, from the observed shape."""
-    policy = ROLES.get(contract.role) or policy_of(contract.policy, new_struct=target.is_new)
-    objects = objects_of(observed, target.types, contract, policy, context.settings.mark)
+    policy = ROLES.get(field_settings.role) or policy_of(field_settings.policy, new_struct=target.is_new)
+    objects = objects_of(observed, target.types, field_settings, policy, context.settings.mark)
     columns_before = [facet_of(t) for t in target.types]
     shape = normalised(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)
-    field = FieldDecision(target.types, shape, contract, policy, fixed_keys=objects.fixed_keys)
+    field = FieldDecision(target.types, shape, field_settings, policy, fixed_keys=objects.fixed_keys)
     if target.never:
         field = field.sending(frozenset(shape.facets))
-    elif target.must_wait or (target.may_wait and contract.new_fields == "hold"):
-        field = field.sending(_waiting(shape, contract, policy))
+    elif target.must_wait or (target.may_wait and field_settings.new_fields == "hold"):
+        field = field.sending(_waiting(shape, field_settings, policy))
     new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.to_rest else ()
 
     state, no_room = _state(field, target, context)
@@ -415,7 +419,7 @@ def decide_field(target: Target, observed: FieldShape, contract: Contract, conte
         field,
         types=types,
         new=tuple(
-            (stub_of(n.facet), Reason(n.rule, n.why, target.data_path, n.cause.sample, n.cause.place))
+            (stub_of(n.facet), Reason(n.rule, n.why, target.data_path, n.cause.sample, n.cause.location))
             for n in plain
         ),
         original=stub_of(decision.original) if decision.original and plain else None,
@@ -428,15 +432,19 @@ def decide_field(target: Target, observed: FieldShape, contract: Contract, conte
     value_findings = [value.findings for value in field.values.values()]
     return replace(
         field,
-        findings=gathered([field_findings, *value_findings, notes_of(field, columns, target.data_path)]),
+        findings=merge_findings(
+            [field_findings, *value_findings, notes_of(field, columns, target.data_path)]
+        ),
     )
 
 
-def _waiting(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
+def _waiting(shape: FieldShape, field_settings: FieldSettings, policy: Policy) -> frozenset[Facet]:
     """Return the types of a new field that wait in the rest; a type that a hint declares does not wait."""
-    if not policy.keeps_all or contract.hint is not None:
+    if not policy.keeps_all or field_settings.hint is not None:
         return frozenset()
-    return frozenset(f for f in shape.facets if not (contract.declares_fields and f.base in (RECORD, MAP)))
+    return frozenset(
+        f for f in shape.facets if not (field_settings.declares_fields and f.base in (RECORD, MAP))
+    )
 
 
 def _state(field: FieldDecision, target: Target, context: Context) -> tuple[FieldState, frozenset[Facet]]:
@@ -446,7 +454,7 @@ def _state(field: FieldDecision, target: Target, context: Context) -> tuple[Fiel
     state = FieldState(
         field.facets,
         without(field.shape, no_room).facets,
-        pinned=[t == field.contract.hint for t in field.types],
+        pinned=[t == field.settings.hint for t in field.types],
         unit=field.unit,
         rewrite=context.settings.allow_rewrite,
         # A list or map that is fixed is so with what is inside it.
@@ -528,7 +536,7 @@ def _conflict(
         refusal.facet,
         refusal.why,
         profile.sample,
-        profile.place,
+        profile.location,
         refusal.inexact,
         field.unit,
         limit,
@@ -550,7 +558,7 @@ def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
     assert isinstance(base, Primitive), base
     wider = with_base(type_, base)
     rule = "rewrite" if retyped.rewrite else "widen-in-place"
-    reason = Reason(rule, retyped.why, target.data_path, retyped.cause.sample, retyped.cause.place)
+    reason = Reason(rule, retyped.why, target.data_path, retyped.cause.sample, retyped.cause.location)
     if retyped.rewrite:
         return wider, RewriteColumn(path, wider, reason)
     return wider, WidenColumn(inside(path, type_), base, reason)
@@ -577,7 +585,7 @@ def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, i
             dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
     for type_, column in zip(field.types, columns, strict=True):
         if isinstance(column.base, MapOf) and hollow(type_):
-            dims.setdefault(column.base, column.dim)  # a declared map gets its values' contract, seen or not
+            dims.setdefault(column.base, column.dim)  # a declared map gets its values' settings, seen or not
     return dims
 
 
@@ -596,8 +604,8 @@ def _with_map(
         (*target.data_path, "value"),
         target.is_new or not holding,
     )
-    contract = field.contract.inside(dim).of("value")
-    value = decide_field(values, _shape_of_values(field.shape, base), contract, context)
+    field_settings = field.settings.inside(dim).of("value")
+    value = decide_field(values, _shape_of_values(field.shape, base), field_settings, context)
     if value.to_rest and not (holding or value.new):
         field = field.sending(frozenset(f for f in field.shape.facets if f.base == base))
     types = list(field.types)
@@ -621,7 +629,7 @@ def _with_map(
 
 def _shape_of_values(shape: FieldShape, base: MapOf) -> FieldShape:
     """Return the observed shape of the values in the maps of one kind."""
-    merged = FieldShape(shape.place)
+    merged = FieldShape(shape.location)
     for facet, profile in shape.facets.items():
         merged = merged.merge(profile.value) if facet.base == base and profile.value else merged
     return merged

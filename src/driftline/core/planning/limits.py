@@ -17,8 +17,8 @@ from driftline.core.schema.types import (
     Field,
     Map,
     Path,
-    Place,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     children,
@@ -29,12 +29,12 @@ from driftline.core.schema.types import (
     remembered,
     with_child,
 )
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 
 Exceeding = dict[tuple[Path, Facet], str]
 
 
-def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
+def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: TableSettings) -> Exceeding:
     """For each field with a new column that exceeds a limit: a type that gets no column, and why.
 
     Args:
@@ -45,14 +45,14 @@ def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) ->
     return _beyond_fields(plan, last, settings) or _beyond_columns(plan, last, settings)
 
 
-def without_limits(settings: Settings) -> Settings:
+def without_limits(settings: TableSettings) -> TableSettings:
     """The settings without limits on columns."""
     return replace(settings, max_columns=sys.maxsize, max_fields=None)
 
 
-def schema_before(plan: Plan, place: Place) -> Schema:
+def schema_before(plan: Plan, location: SourceLocation) -> Schema:
     """The planned table with only the columns that records before this place need."""
-    record = Place(place.source, place.line)
+    record = SourceLocation(location.source, location.line)
     # Whether a record exceeds a limit depends on the records before it, not on the whole batch.
     late = {c.path for c in plan.changes if isinstance(c, AddColumn) and _place(c) >= record}
     struct = _without(plan.schema.struct, late, ())
@@ -122,7 +122,7 @@ def _same_maps(route: ColumnRoute, candidate: ColumnRoute) -> bool:
     )
 
 
-def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
+def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: TableSettings) -> Exceeding:
     """Fields of structs inside the record that exceed ``max_fields``."""
     limit = settings.max_fields
     added: dict[Path, list[AddColumn]] = defaultdict(list)
@@ -144,7 +144,7 @@ def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -
     return exceeding
 
 
-def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
+def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: TableSettings) -> Exceeding:
     """Fields whose columns would exceed ``max_columns`` for the table."""
     limit = settings.max_columns
     added = _leaf_columns(plan.changes)
@@ -193,26 +193,26 @@ class _Order:
     def of(self, column: AddColumn) -> tuple[str, int, list[int]]:
         """A key to sort by."""
         # A column around that is there already has no place, and then the places inside decide.
-        place, path = _place(column), column.reason.field
+        location, path = _place(column), column.reason.field
         within = [
             self._positions.get(path[: depth + 1], 0) for depth, key in enumerate(path) if key != "element"
         ]
-        return place.source, place.line, within
+        return location.source, location.line, within
 
 
-def _place(column: AddColumn) -> Place:
-    return column.reason.place or Place()
+def _place(column: AddColumn) -> SourceLocation:
+    return column.reason.location or SourceLocation()
 
 
 def _types_of(
-    columns: Iterable[AddColumn], last: Mapping[Path, Facet], settings: Settings, would: str
+    columns: Iterable[AddColumn], last: Mapping[Path, Facet], settings: TableSettings, would: str
 ) -> Exceeding:
     """The last types to arrive of these columns' fields; a type that a hint declares keeps its column."""
     exceeding: Exceeding = {}
     for column in columns:
         path = column.reason.field
-        contract = settings.contract.at(path)
-        if contract.hint is not None or contract.declares_fields:
+        field_settings = settings.fields.at(path)
+        if field_settings.hint is not None or field_settings.declares_fields:
             continue
         base = peel(column.type)[1]
         while isinstance(base, Map) and (*path, "value") in last:

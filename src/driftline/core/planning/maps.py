@@ -24,13 +24,13 @@ from driftline.core.schema.types import (
     VARIANT,
     Field,
     Map,
-    Place,
     Primitive,
+    SourceLocation,
     Struct,
     Type,
     peel,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 
 
 class KeyForm(Enum):
@@ -80,10 +80,10 @@ _LONG = 500  # characters: no name of a field is so long
 
 # Records of one source repeat their keys, and each look tries eighteen patterns.
 @lru_cache(65_536)
-def look(key: str) -> KeyForm:
+def key_form(key: str) -> KeyForm:
     """Classify a key by its look.
 
-    >>> [look(key).name for key in ("2024-01-31", "17", "Q42", "default", "name", "a/b")]
+    >>> [key_form(key).name for key in ("2024-01-31", "17", "Q42", "default", "name", "a/b")]
     ['sure', 'data', 'code', 'neutral', 'word', 'sure']
     """
     if key in NEUTRAL:
@@ -158,13 +158,13 @@ def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Ob
     return entries
 
 
-def values_of(record: RecordShape, place: Place) -> FieldShape:
+def values_of(record: RecordShape, location: SourceLocation) -> FieldShape:
     """Merge the shapes of the values of all keys.
 
     Args:
-        place: the place of the first object.
+        location: the place of the first object.
     """
-    value = FieldShape(place)
+    value = FieldShape(location)
     for shape in record.fields.values():
         value = value.merge(shape)
     return replace(value, missing=False, absent=False)
@@ -178,7 +178,7 @@ def as_map(entries: Mapping[str, ObjectEntry]) -> MapVerdict | None:
     >>> as_map({"name": ObjectEntry(), "2024-01-02": ObjectEntry()}) is None
     True
     """
-    looks = {key: look(key) for key in entries}
+    looks = {key: key_form(key) for key in entries}
     data = [key for key, kind in looks.items() if kind in (KeyForm.sure, KeyForm.data, KeyForm.code)]
     one_kind = _one_kind(entries.values())
     if _all_data(looks, data) or (len(data) >= _FEW and one_kind):
@@ -207,7 +207,7 @@ def other_words(entries: Mapping[str, ObjectEntry], kinds: frozenset[Kind]) -> b
 
 def is_word(key: str) -> bool:
     """True if a key is the name of a field."""
-    return look(key) is KeyForm.word
+    return key_form(key) is KeyForm.word
 
 
 def _all_data(looks: Mapping[str, KeyForm], data: Sequence[str]) -> bool:
@@ -301,7 +301,7 @@ class Objects:
 
 
 def objects_of(
-    shape: FieldShape, types: Sequence[Type], contract: Contract, policy: Policy, mark: str
+    shape: FieldShape, types: Sequence[Type], field_settings: FieldSettings, policy: Policy, mark: str
 ) -> Objects:
     """Decide if the objects of a field with columns of these ``types`` are maps or structs.
 
@@ -322,12 +322,14 @@ def objects_of(
     elif folded:
         verdict = _of_folded(folded, records.values())
     else:
-        verdict = _verdict(records.values(), structs, contract, policy, mark)
+        verdict = _verdict(records.values(), structs, field_settings, policy, mark)
     if not has_map and verdict is None:
         return Objects(shape)
-    words_in_struct = words_apart(types, contract, mark) if verdict is None else verdict.apart
+    words_in_struct = words_apart(types, field_settings, mark) if verdict is None else verdict.apart
     fixed_keys = FixedKeys.data if words_in_struct else FixedKeys.all if structs else FixedKeys.none
-    return Objects(_divided(shape, types, fixed_keys, mark, contract.epoch_unit or "ms"), verdict, fixed_keys)
+    return Objects(
+        _divided(shape, types, fixed_keys, mark, field_settings.epoch_unit or "ms"), verdict, fixed_keys
+    )
 
 
 def _divided(
@@ -342,7 +344,8 @@ def _divided(
         in_map, words = _split(profile, words_in_struct, fixed_keys)
         if in_map.fields or not words_in_struct:
             out.add(
-                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+                Facet(facet.dim, MAP),
+                replace(profile, record=None, value=values_of(in_map, profile.location)),
             )
         if words_in_struct or deepest >= facet.dim:
             record = _within(in_map, _together(structs), mark, unit)
@@ -386,14 +389,15 @@ def _folded(field: FieldShape) -> FieldShape:
         in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
         if in_map.fields:
             out.add(
-                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+                Facet(facet.dim, MAP),
+                replace(profile, record=None, value=values_of(in_map, profile.location)),
             )
         if words_in_struct:
             out.add(facet, replace(profile, record=profile.record.having(is_word)))
     return out
 
 
-def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
+def words_apart(types: Sequence[Type], field_settings: FieldSettings, mark: str) -> bool:
     """True if the field has its words in a struct and its other keys in a map.
 
     The words' values then differ in kind from those that made the map. Otherwise the struct is one that
@@ -401,15 +405,17 @@ def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
     """
     structs = _structs(types)
     maps = [base for type_ in types if isinstance(base := peel(type_)[1], Map)]
-    if not structs or not maps or contract.hint is not None:
+    if not structs or not maps or field_settings.hint is not None:
         return False
     return other_words(_entries_of_columns(structs, mark), kinds_in(maps[0].value))
 
 
-def fixed_contract(contract: Contract, fixed_keys: FixedKeys, keys: Iterable[str]) -> Contract:
+def fixed_settings(
+    field_settings: FieldSettings, fixed_keys: FixedKeys, keys: Iterable[str]
+) -> FieldSettings:
     """Keep objects structs below the ``keys`` that get no more columns."""
-    fixed_fields = {key: contract.of(key).without_maps() for key in keys if fixed_keys.holds(key)}
-    return replace(contract, fields={**contract.fields, **fixed_fields})
+    fixed_fields = {key: field_settings.of(key).without_maps() for key in keys if fixed_keys.holds(key)}
+    return replace(field_settings, fields={**field_settings.fields, **fixed_fields})
 
 
 def fixed_route(route: RecordRoute, fixed_keys: FixedKeys = FixedKeys.all) -> RecordRoute:
@@ -436,13 +442,19 @@ def _is_object(facet: Facet, profile: Profile) -> bool:
 
 
 def _verdict(
-    records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
+    records: Iterable[Profile],
+    structs: Sequence[Struct],
+    field_settings: FieldSettings,
+    policy: Policy,
+    mark: str,
 ) -> MapVerdict | None:
     """Return the reason that the objects become a map without a setting, if they do."""
     # A hint for a field inside says that the keys are names.
-    decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
+    decided = (
+        field_settings.maps != "auto" or field_settings.hint is not None or field_settings.declares_fields
+    )
     # A map takes every value; a policy that refuses some needs columns to refuse them by.
-    if decided or contract.needed or not policy.keeps_all:
+    if decided or field_settings.needed or not policy.keeps_all:
         return None
     entries = entries_of(profile.record for profile in records if profile.record is not None)
     for key, entry in _entries_of_columns(structs, mark).items():

@@ -70,7 +70,7 @@ def _in_field(
 def _refused(objects: Mapping[Facet, Profile], lists: Sequence[Type], path: Path) -> Iterator[Conflict]:
     table_type = ", ".join(facet_of(type_).spelled() for type_ in lists)
     for facet, profile in objects.items():
-        yield Conflict(path, table_type, facet, _WHY, profile.sample, profile.place)
+        yield Conflict(path, table_type, facet, _WHY, profile.sample, profile.location)
 
 
 def _has_fields(type_: Type) -> bool:

@@ -9,19 +9,30 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes import Change, RewriteColumn
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
-from driftline.core.settings.fields import Contract
+from driftline.core.schema.types import (
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    SourceLocation,
+    Struct,
+    Type,
+    dotted,
+    peel,
+    wrap,
+)
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.support import pickled_by_fields
 from driftline.errors import DataError
 
 
-def check_declared(table: str, route: RecordRoute, contract: Contract, path: Path = ()) -> None:
+def check_declared(table: str, route: RecordRoute, field_settings: FieldSettings, path: Path = ()) -> None:
     """Check that each declared column takes some value of a first batch of typed values.
 
     Raises DataError for a column that none of the field's values can enter, now or later.
     """
     for of_field in route.fields:
-        child, field_path = contract.of(of_field.key), (*path, of_field.key)
+        child, field_path = field_settings.of(of_field.key), (*path, of_field.key)
         # The column would stay null for good, and all values would go to another one.
         if child.hint is not None and (sample := _beside(of_field, child.hint)):
             types = " and ".join(facet.spelled() for facet in of_field.shape.facets)
@@ -154,7 +165,7 @@ class Conversion:
     source: Type
     target: Type
     sample: str
-    place: Place
+    location: SourceLocation
 
 
 def misfit(path: str, incoming_type: str, table_type: str) -> str:
@@ -185,12 +196,12 @@ class Conflict:
     facet: Facet | None
     why: str
     sample: str = ""
-    place: Place = field(default_factory=Place)
+    location: SourceLocation = field(default_factory=SourceLocation)
     inexact: Facet | None = None
     unit: str | None = None
     limit: bool = False
     nan: bool = False
-    elsewhere: tuple[Place, ...] = ()
+    elsewhere: tuple[SourceLocation, ...] = ()
 
     @property
     def refuses(self) -> tuple[Path, Facet | None]:
@@ -265,7 +276,7 @@ def by_name(old: Struct, new: Struct) -> RecordRoute:
     for f in old.fields:
         column = new.get(f.name)
         assert column is not None, f.name
-        shape = FieldShape(Place(), {facet_of(f.type): Profile(Place(), typed=True)})
+        shape = FieldShape(SourceLocation(), {facet_of(f.type): Profile(SourceLocation(), typed=True)})
         fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
     return RecordRoute(tuple(fields))
 
@@ -276,7 +287,7 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
         case Struct() as was, Struct() as becomes:
             record = by_name(was, becomes)
         case Map() as was, Map() as becomes:
-            shape = FieldShape(Place(), {facet_of(was.value): Profile(Place(), typed=True)})
+            shape = FieldShape(SourceLocation(), {facet_of(was.value): Profile(SourceLocation(), typed=True)})
             value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
     return ColumnRoute(column, new, (facet_of(old),), record, value)
 

@@ -19,14 +19,14 @@ from driftline.core.planning.field import (
     Target,
     decide_field,
     declared,
-    gathered,
     hint_of_keys,
     in_order,
+    merge_findings,
     named_columns,
     notes_of_maps,
 )
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
-from driftline.core.planning.maps import FixedKeys, fixed_contract, fixed_route
+from driftline.core.planning.maps import FixedKeys, fixed_route, fixed_settings
 from driftline.core.planning.own_columns import REST, source_column, with_own
 from driftline.core.planning.patchable import not_mergeable
 from driftline.core.planning.plan import ColumnRoute, Conflict, FieldRoute, Plan, RecordRoute, facet_of
@@ -39,9 +39,9 @@ from driftline.core.schema.types import (
     List,
     Map,
     Path,
-    Place,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     children,
@@ -55,9 +55,9 @@ from driftline.core.schema.types import (
     with_child,
     with_value,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.settings.row_key import KEY, ORDER, ORDERS_COLUMN, ORDERS_KIND, RowKey
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 
 
@@ -65,7 +65,7 @@ from driftline.core.support import gc_paused
 def plan(
     schema: Schema,
     shape: RecordShape,
-    settings: Settings | None = None,
+    settings: TableSettings | None = None,
     not_rewritten: frozenset[Path] = frozenset(),
 ) -> Plan:
     """Plan the changes to ``schema`` for a batch of ``shape``, and the route of each field.
@@ -82,13 +82,13 @@ def plan(
         The plan; its ``conflicts`` are the refusals of policies.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
-    >>> from driftline.core.schema.types import Place
+    >>> from driftline.core.schema.types import SourceLocation
     >>> from driftline.core.schema.types import LONG
-    >>> size = FieldShape(Place(), {Facet(0, LONG): Profile(Place(), "4")})
+    >>> size = FieldShape(SourceLocation(), {Facet(0, LONG): Profile(SourceLocation(), "4")})
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
     'struct<size: long>'
     """
-    settings = settings or Settings()
+    settings = settings or TableSettings()
     refused: Exceeding = {}
     # Each round refuses at least one type more, so it ends; columns that go leave room for others.
     while True:
@@ -118,7 +118,7 @@ def _of_rows(row_key: RowKey, shape: RecordShape) -> list[Field]:
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
     """Return the plan, and the last type to arrive in each field."""
     schema = context.schema
-    record = _plan_record(_Scope(schema.struct), shape, context.settings.contract, context)
+    record = _plan_record(_Scope(schema.struct), shape, context.settings.fields, context)
     findings = record.findings
     changes = tuple(_lifted(findings.changes, schema, record.struct))
     after = apply(schema, changes)
@@ -135,9 +135,9 @@ def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, 
     return planned, dict(findings.last)
 
 
-def _of_whole_records(after: Schema, shape: RecordShape, settings: Settings) -> Iterator[Conflict]:
+def _of_whole_records(after: Schema, shape: RecordShape, settings: TableSettings) -> Iterator[Conflict]:
     """Yield refusals of records that make no row, or cannot be merged into theirs."""
-    yield from lacking(shape, settings.contract)
+    yield from lacking(shape, settings.fields)
     if settings.row_key is not None and settings.row_key.patch:
         yield from not_mergeable(after.struct, shape, settings.mark)
 
@@ -167,7 +167,7 @@ def _column(path: Path, schema: Schema) -> Path:
     return path
 
 
-def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
+def lacking(shape: RecordShape, field_settings: FieldSettings, parent: Path = ()) -> Iterator[Conflict]:
     """Yield refusals of records that lack a key or an order.
 
     Args:
@@ -177,15 +177,15 @@ def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterat
     """
     if not shape.fields:
         return
-    for key, child in contract.fields.items():
+    for key, child in field_settings.fields.items():
         if not child.needed:
             continue
         path, role = (*parent, key), _role(child)
-        field = shape.fields.get(key) or FieldShape(Place(), absent=True, missing=True)
+        field = shape.fields.get(key) or FieldShape(SourceLocation(), absent=True, missing=True)
         if field.missing or field.empty_lists or field.empty_record or not field.facets:
             # A field that has values somewhere has its place there.
-            place = field.place if not field.facets else Place()
-            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place, nan=True)
+            location = field.location if not field.facets else SourceLocation()
+            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", location, nan=True)
         if child.role:
             continue
         for facet, profile in field.facets.items():
@@ -193,15 +193,15 @@ def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterat
                 yield from lacking(profile.record, child, path)
             else:
                 yield Conflict(
-                    path, f"the {role}", facet, f"{role}: no object", profile.sample, profile.place
+                    path, f"the {role}", facet, f"{role}: no object", profile.sample, profile.location
                 )
 
 
-def _role(contract: Contract) -> str:
+def _role(field_settings: FieldSettings) -> str:
     """Return the role of the field, or of the fields below it."""
-    if contract.role:
-        return contract.role
-    return KEY if KEY in map(_role, contract.fields.values()) else ORDER
+    if field_settings.role:
+        return field_settings.role
+    return KEY if KEY in map(_role, field_settings.fields.values()) else ORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,26 +235,28 @@ def _relaxed(
     path: Path,
     data_path: Path,
     filled: _Filled | None,
-    contract: Contract,
+    field_settings: FieldSettings,
     identifiers: Collection[int],
 ) -> tuple[Field, Findings]:
     """Make a required column optional if some record has neither a value for it nor its default.
 
-    Identifier fields and the structs around them stay required, and so does a column whose ``contract``
+    Identifier fields and the structs around them stay required, and so does a column whose ``field_settings``
     forbids the change: such records are refused. ``filled`` is None if the data has no such field.
     """
     if not column.required or _has_value(column, filled):
         return column, NOTHING
-    place = filled.field.shape.place if filled else Place()
+    location = filled.field.shape.location if filled else SourceLocation()
     # Iceberg refuses an optional identifier field, and one inside an optional struct.
     if any(f.id in identifiers for _, f in Schema(Struct((column,))).walk()):
         why = "an identifier field has no value"
     else:
-        why = policy_of(contract.policy).keeps_required(absent=filled is None or filled.field.shape.absent)
+        why = policy_of(field_settings.policy).keeps_required(
+            absent=filled is None or filled.field.shape.absent
+        )
     if why:
-        conflict = Conflict(data_path, facet_of(column.type).spelled(), None, why, "", place)
+        conflict = Conflict(data_path, facet_of(column.type).spelled(), None, why, "", location)
         return column, Findings(conflicts=(conflict,))
-    reason = Reason("relax", "a record has no value for it", path, "", place if filled else None)
+    reason = Reason("relax", "a record has no value for it", path, "", location if filled else None)
     return replace(column, required=False), Findings((RelaxColumn(path, column.type, reason),))
 
 
@@ -266,7 +268,7 @@ def _has_value(column: Field, filled: _Filled | None) -> bool:
     return (default or filled.in_every_record) and filled.always
 
 
-def _opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
+def _opened(type_: Type, path: Path, location: SourceLocation) -> tuple[Type, Findings]:
     """Make list elements or map values optional if nulls arrive, or values that do not fit."""
     if not isinstance(type_, List | Map):
         return type_, NOTHING
@@ -276,12 +278,12 @@ def _opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
     if child.required:
         why = "a list or map of the data may hold null, or what does not fit"
         findings = Findings(
-            (RelaxColumn(child_path, child.type, Reason("relax", why, child_path, "", place)),)
+            (RelaxColumn(child_path, child.type, Reason("relax", why, child_path, "", location)),)
         )
     child_type, child_findings = (
-        _opened(child.type, child_path, place) if isinstance(type_, List) else (child.type, NOTHING)
+        _opened(child.type, child_path, location) if isinstance(type_, List) else (child.type, NOTHING)
     )
-    return with_child(type_, child.name, replace(child, type=child_type, required=False)), gathered(
+    return with_child(type_, child.name, replace(child, type=child_type, required=False)), merge_findings(
         [findings, child_findings]
     )
 
@@ -344,12 +346,14 @@ class _Routed:
     findings: Findings = NOTHING
 
 
-def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context: Context) -> _PlannedRecord:
+def _plan_record(
+    scope: _Scope, shape: RecordShape, field_settings: FieldSettings, context: Context
+) -> _PlannedRecord:
     """Plan a record of this shape, at every depth."""
     columns_by_key = struct_by_key(scope.struct, context.settings.mark)
     decided = [
-        _decide(scope, key, columns_by_key.get(key, []), field_shape, contract, context)
-        for key, field_shape in in_order(shape, contract, empty_names=context.settings.keep_empty_names)
+        _decide(scope, key, columns_by_key.get(key, []), field_shape, field_settings, context)
+        for key, field_shape in in_order(shape, field_settings, empty_names=context.settings.keep_empty_names)
     ]
     drafts = [draft for field in decided for draft in field.drafts]
     named = named_columns(scope.struct, drafts, context.settings.mark)
@@ -357,7 +361,7 @@ def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context:
 
     added = _added(named, drafts, routed)
     columns = _columns(scope, added, routed)
-    optional, nulls = _without_values(scope, shape, columns, routed, contract, context)
+    optional, nulls = _without_values(scope, shape, columns, routed, field_settings, context)
     columns |= optional
     changes = (AddColumn(scope.schema_path, columns[c.name], d.reason, scope.is_new) for c, d in added)
     findings = [
@@ -365,10 +369,10 @@ def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context:
         *(field.decision.findings for field in decided),
         *(field.findings for field in routed),
         nulls,
-        hint_of_keys(scope.data_path, shape, contract) if added else NOTHING,
+        hint_of_keys(scope.data_path, shape, field_settings) if added else NOTHING,
     ]
     route = RecordRoute(tuple(field.route for field in routed))
-    return _PlannedRecord(Struct(tuple(columns.values())), route, gathered(findings))
+    return _PlannedRecord(Struct(tuple(columns.values())), route, merge_findings(findings))
 
 
 def _added(
@@ -378,7 +382,7 @@ def _added(
     dropped = frozenset[str]().union(*(field.dropped for field in routed))
     added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
     # New columns stand in the order in which their first values came, whatever order made their names.
-    return sorted(added, key=lambda item: item[1].reason.place or Place())
+    return sorted(added, key=lambda item: item[1].reason.location or SourceLocation())
 
 
 def _columns(
@@ -394,13 +398,13 @@ def _decide(
     key: str,
     columns: Sequence[Field],
     shape: FieldShape,
-    record_contract: Contract,
+    record_settings: FieldSettings,
     context: Context,
 ) -> _Field:
     """Plan one field of a record, and draft its new columns, declared ones first."""
-    data_path, contract = (*scope.data_path, key), record_contract.of(key)
-    drafts = declared(key, columns, contract, data_path)
-    is_unknown = not columns and not drafts and (record_contract.declares_fields or not scope.is_new)
+    data_path, field_settings = (*scope.data_path, key), record_settings.of(key)
+    drafts = declared(key, columns, field_settings, data_path)
+    is_unknown = not columns and not drafts and (record_settings.declares_fields or not scope.is_new)
     target = Target(
         (*(c.type for c in columns), *(d.stub for d in drafts)),
         (*((*scope.schema_path, c.name) for c in columns), *((*scope.schema_path, key) for _ in drafts)),
@@ -411,7 +415,7 @@ def _decide(
         # No column can have that name, and a policy that refuses new columns has nothing to refuse.
         never=not key and context.settings.keep_empty_names,
     )
-    decision = decide_field(target, shape, contract, context)
+    decision = decide_field(target, shape, field_settings, context)
     drafts += [
         NewColumn(key, stub, reason, stub == decision.original, shape.comment)
         for stub, reason in decision.new
@@ -463,7 +467,7 @@ def _without_values(
     shape: RecordShape,
     columns: dict[str, Field],
     routed: Sequence[_Routed],
-    contract: Contract,
+    field_settings: FieldSettings,
     context: Context,
 ) -> tuple[dict[str, Field], Findings]:
     """Make columns optional if some record has no value for them, or refuse such records."""
@@ -487,11 +491,11 @@ def _without_values(
             (*scope.schema_path, column.name),
             (*scope.data_path, key),
             by,
-            contract.of(key),
+            field_settings.of(key),
             context.schema.identifiers,
         )
         findings.append(column_findings)
-    return optional, gathered(findings)
+    return optional, merge_findings(findings)
 
 
 @of_wide
@@ -520,7 +524,7 @@ def _route_columns(
             route = replace(route, type=with_value(route.type, value.columns[0].type), value=value)
         routes.append(route)
         findings.append(column_findings)
-    return routes, gathered(findings)
+    return routes, merge_findings(findings)
 
 
 def _route_values(
@@ -537,7 +541,7 @@ def _route_values(
         value_columns = [_value_column(columns[i]) for i in places]
         filled, value_findings = _route_columns(value, value_columns, (*data_path, "value"), context)
         findings.append(value_findings)
-        left_out = decision.contract.inside(max(facets[i].dim for i in places)).excluded_keys
+        left_out = decision.settings.inside(max(facets[i].dim for i in places)).excluded_keys
         for i, route in zip(places, filled, strict=True):
             routes[i] = FieldRoute(
                 "value",
@@ -547,7 +551,7 @@ def _route_values(
                 no_words=decision.fixed_keys is FixedKeys.data,
                 to_rest=value.to_rest,
             )
-    return routes, gathered(findings)
+    return routes, merge_findings(findings)
 
 
 def _value_column(column: _Column) -> _Column:
@@ -559,20 +563,20 @@ def _route_column(
     decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
 ) -> tuple[ColumnRoute, Findings]:
     """Route one column, with everything in its records."""
-    type_, shape, unit = column.type, decision.shape, decision.contract.epoch_unit
+    type_, shape, unit = column.type, decision.shape, decision.settings.epoch_unit
     findings = [NOTHING]
     many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)
     if many and not column.is_new:
-        type_, findings_inside = _opened(type_, column.path, shape.place)
+        type_, findings_inside = _opened(type_, column.path, shape.location)
         findings.append(findings_inside)
     if facet_of(type_).base != RECORD or not (takes or shape.empty_record or hollow(type_)):
-        return ColumnRoute(column.path[-1], type_, takes, unit=unit), gathered(findings)
+        return ColumnRoute(column.path[-1], type_, takes, unit=unit), merge_findings(findings)
     record = _plan_inside(decision, replace(column, type=type_), takes, data_path, context)
     # No map takes structs of typed sources.
     typed = any(shape.facets[facet].typed for facet in takes)
     route = record.route if typed else fixed_route(record.route, decision.fixed_keys)
     filled = with_base(type_, record.struct)
-    return ColumnRoute(column.path[-1], filled, takes, route, unit=unit), gathered(
+    return ColumnRoute(column.path[-1], filled, takes, route, unit=unit), merge_findings(
         [*findings, record.findings]
     )
 
@@ -586,6 +590,6 @@ def _plan_inside(
     shape = merge_all(record for f in takes if (record := facets[f].record) is not None)
     dim, struct = peel(column.type)
     assert isinstance(struct, Struct)
-    contract = fixed_contract(decision.contract.inside(dim), decision.fixed_keys, shape.fields)
+    field_settings = fixed_settings(decision.settings.inside(dim), decision.fixed_keys, shape.fields)
     scope = _Scope(struct, inside(column.path, column.type), inside(data_path, column.type), column.is_new)
-    return _plan_record(scope, shape, contract, context)
+    return _plan_record(scope, shape, field_settings, context)

@@ -12,29 +12,29 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Place, Primitive
-from driftline.core.settings.fields import Contract
+from driftline.core.schema.types import Primitive, SourceLocation
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.support import pickled_by_fields
 
 
-def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
+def without_excluded(shape: RecordShape, field_settings: FieldSettings) -> RecordShape:
     """The shape without its excluded fields."""
-    if contract.empty:
+    if field_settings.empty:
         return shape
     fields = {}
     for key, field_shape in shape.fields.items():
-        child = contract.of(key)
+        child = field_settings.of(key)
         if not child.excluded:
             fields[key] = _without(field_shape, child)
     return RecordShape(fields)
 
 
-def _without(shape: FieldShape, contract: Contract) -> FieldShape:
-    if contract.empty:
+def _without(shape: FieldShape, field_settings: FieldSettings) -> FieldShape:
+    if field_settings.empty:
         return shape
     out = replace(shape, facets={})
     for facet, profile in shape.facets.items():
-        child = contract.inside(facet.dim)
+        child = field_settings.inside(facet.dim)
         record = None if profile.record is None else without_excluded(profile.record, child)
         value = None if profile.value is None else _without(profile.value, child.of("value"))
         out.facets[facet] = replace(profile, record=record, value=value)
@@ -106,7 +106,7 @@ class Profile:
         outside: those of the table's types for whole numbers in DuckDB whose bounds some value is outside of.
     """
 
-    place: Place
+    location: SourceLocation
     sample: str = ""
     wide: bool = False
     fraction: int = 0
@@ -135,9 +135,9 @@ class Profile:
     def merge(self, other: Profile) -> Profile:
         """The annotations of both, with the first place and its sample."""
         # A minimum by the place and then the sample, so that merging in any order gives the same.
-        first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
+        first = min(self, other, key=lambda s: (s.location, not s.sample, s.sample))
         return Profile(
-            first.place,
+            first.location,
             first.sample,
             self.wide or other.wide,
             max(self.fraction, other.fraction),
@@ -165,7 +165,7 @@ class FieldShape:
         comment: the doc of its column, if all sources agree on it.
     """
 
-    place: Place
+    location: SourceLocation
     facets: dict[Facet, Profile] = field(default_factory=dict)
     empty_lists: int = 0
     empty_record: bool = False
@@ -176,7 +176,7 @@ class FieldShape:
     def bare(self) -> FieldShape:
         """A copy without its facets."""
         marks = self.empty_lists, self.empty_record, self.missing, self.absent, self.comment
-        return FieldShape(self.place, {}, *marks)
+        return FieldShape(self.location, {}, *marks)
 
     def add(self, facet: Facet, profile: Profile) -> None:
         """Add a facet, or merge its annotations into those it has."""
@@ -214,7 +214,7 @@ class FieldShape:
     def merge(self, other: FieldShape) -> FieldShape:
         """Merge two shapes of one field into a new one."""
         out = FieldShape(
-            min(self.place, other.place),
+            min(self.location, other.location),
             dict(self.facets),
             max(self.empty_lists, other.empty_lists),
             self.empty_record or other.empty_record,

@@ -219,7 +219,7 @@ def _caseless_names(struct: Struct) -> set[str]:
 class Names:
     """The names already taken in one struct, in any letter case."""
 
-    taken: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, struct: Struct) -> Names:
@@ -228,7 +228,7 @@ class Names:
 
     def free(self, name: str) -> bool:
         """True if no column has the name, in any letter case."""
-        return caseless(name) not in self.taken
+        return caseless(name) not in self.used
 
     def take(self, name: str, suffix: str = "") -> str:
         """Take ``name`` and ``suffix``, or with ``_2``, ``_3``… appended, whichever is free first."""
@@ -236,7 +236,7 @@ class Names:
         while not self.free(candidate):
             n += 1
             candidate = _joined(name, f"{suffix}_{n}")
-        self.taken.add(caseless(candidate))
+        self.used.add(caseless(candidate))
         return candidate
 
 

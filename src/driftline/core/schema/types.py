@@ -406,7 +406,7 @@ def dotted(path: Path) -> str:
 
 @pickled_by_fields
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SourceLocation:
     """The place where something first appeared.
 
     Attributes:

@@ -21,7 +21,7 @@ from driftline.core.schema.naming import by_key, caseless, data_key
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 from driftline.core.settings.fields import spelled_path
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Creation:
         return changes
 
     def definition(
-        self, table: str, blank: Definition, schema: Schema, settings: Settings, parts_of: PartsOf | None
+        self, table: str, blank: Definition, schema: Schema, settings: TableSettings, parts_of: PartsOf | None
     ) -> Definition:
         """Lay out a ``blank`` table of this ``schema`` as requested.
 
@@ -116,7 +116,7 @@ def _partition_field(reader: LayoutReader) -> AddPartitionField:
     return AddPartitionField(reader.term(), reader.named_as())
 
 
-def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
+def _check(table: str, path: Path, schema: Schema, settings: TableSettings) -> None:
     """Check that a partition column exists and is the only one of its field; a hint names the right one."""
     parent = schema.find(path[:-1]) if len(path) > 1 else Field("", schema.struct)
     columns = parent.type.fields if parent is not None and isinstance(parent.type, Struct) else ()
@@ -129,7 +129,7 @@ def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
         )
     twins = by_key(columns, settings.mark).get(data_key(column, settings.mark), [column])
     # Rows with a value of another type would silently land in the null partition.
-    if len(twins) > 1 and settings.contract.at(path).hint is None:
+    if len(twins) > 1 and settings.fields.at(path).hint is None:
         types = " and ".join(type_name(f.type) for f in twins)
         raise DataError(
             f"{table} is to be partitioned by {named}, which is {types} in its first batch",

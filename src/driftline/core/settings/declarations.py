@@ -138,7 +138,7 @@ class SettingArguments(TypedDict, total=False):
     epoch_units: Annotated[Mapping[str, EpochUnit], PathSetting(about="`epoch_unit` of a path.")]
 
     key: Annotated[str, Setting(
-        about="The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row.",
+        about="The fields that identify a row: `id`, `region, id`, or `_key` in a topic. A record inserts its row, or replaces it.",
         flag=Flag('Fields that identify a row, if the table is created now: "id" or "region, id".', "PATHS"),
     )]
     order_by: Annotated[str, Setting(

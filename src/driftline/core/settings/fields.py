@@ -1,4 +1,4 @@
-"""The contract of a table's paths (policies, hints, epoch units, exclusions), as one tree.
+"""The settings of a table's paths (policies, hints, epoch units, exclusions), as one tree.
 
 The tree is walked along with the data.
 """
@@ -26,7 +26,7 @@ _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Contract:
+class FieldSettings:
     """The settings of the field at one path, with those of the fields below it in ``fields``.
 
     Attributes:
@@ -51,33 +51,33 @@ class Contract:
     maps: str = default("maps")
     new_fields: str = default("new_fields")
     role: str = ""
-    fields: Mapping[str, Contract] = field(default_factory=dict)
+    fields: Mapping[str, FieldSettings] = field(default_factory=dict)
 
-    def of(self, key: str) -> Contract:
-        """Return the contract of a record's field, or of a map's ``value``."""
+    def of(self, key: str) -> FieldSettings:
+        """Return the settings of a record's field, or of a map's ``value``."""
         return self.fields.get(key) or self._of_others()
 
-    def at(self, path: Path) -> Contract:
-        """Return the contract at a path of the data, whose steps into lists are named ``element``."""
-        contract = self
+    def at(self, path: Path) -> FieldSettings:
+        """Return the settings at a path of the data, whose steps into lists are named ``element``."""
+        field_settings = self
         for step in path:
-            contract = contract.inside(1) if step == "element" else contract.of(step)
-        return contract
+            field_settings = field_settings.inside(1) if step == "element" else field_settings.of(step)
+        return field_settings
 
-    def _of_others(self) -> Contract:
-        """The contract of each field here that has no settings of its own."""
+    def _of_others(self) -> FieldSettings:
+        """The settings of each field here that has none of its own."""
         return _without_settings(self.inner, self.epoch_unit, self.maps, self.new_fields)
 
-    def inside(self, dim: int) -> Contract:
-        """Return the contract inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
+    def inside(self, dim: int) -> FieldSettings:
+        """Return the settings inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
         if not dim:
             return self
         element = self.fields.get("element")
         merged = self if element is None else replace(element, fields={**self.fields, **element.fields})
         return merged.inside(dim - 1)
 
-    def in_any_lists(self) -> Contract:
-        """Return the contract of a field in an unknown number of lists.
+    def in_any_lists(self) -> FieldSettings:
+        """Return the settings of a field in an unknown number of lists.
 
         The path may name each step ``element``, which may also be a key.
         """
@@ -86,14 +86,14 @@ class Contract:
             named, element = named + 1, element.fields.get("element")
         return self.inside(named)
 
-    def taking_everything(self) -> Contract:
+    def taking_everything(self) -> FieldSettings:
         """Let new and excluded fields have columns, at any depth, also for records without a key."""
-        fields = {key: contract.taking_everything() for key, contract in self.fields.items()}
+        fields = {key: field_settings.taking_everything() for key, field_settings in self.fields.items()}
         return replace(self, new_fields="add", excluded=False, role="", fields=fields)
 
-    def without_maps(self) -> Contract:
+    def without_maps(self) -> FieldSettings:
         """Keep all objects structs, at any depth."""
-        fields = {key: contract.without_maps() for key, contract in self.fields.items()}
+        fields = {key: field_settings.without_maps() for key, field_settings in self.fields.items()}
         return replace(self, maps="off", fields=fields)
 
     @property
@@ -133,9 +133,9 @@ class Contract:
 
 
 @lru_cache
-def _without_settings(policy: str, epoch_unit: str | None, maps: str, new_fields: str) -> Contract:
+def _without_settings(policy: str, epoch_unit: str | None, maps: str, new_fields: str) -> FieldSettings:
     """The contract of fields with no settings but the default ones of the records around them."""
-    return Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
+    return FieldSettings(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,26 +152,26 @@ class OfPaths:
     roles: Mapping[Path, str] = field(default_factory=dict)
 
 
-def contract(
+def field_settings(
     policy: str = default("policy"),
     *,
     epoch_unit: str | None = None,
     maps: str = default("maps"),
     new_fields: str = default("new_fields"),
     paths: OfPaths | None = None,
-) -> Contract:
-    """Build the contract tree of a whole record. For each path the longest path in ``paths`` wins.
+) -> FieldSettings:
+    """Build the settings tree of a whole record. For each path the longest path in ``paths`` wins.
 
-    >>> tree = contract(paths=OfPaths(policies={("payload", "*"): "strict"}))
+    >>> tree = field_settings(paths=OfPaths(policies={("payload", "*"): "strict"}))
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy
     ('preserve', 'strict', 'preserve')
     """
-    root = Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
+    root = FieldSettings(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
     return root if paths is None else _grown(root, (), _by_path(paths))
 
 
 def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
-    """The given fields of the contract at each path."""
+    """The given settings at each path."""
     by_path: dict[Path, dict[str, object]] = {}
     for path, policy in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
@@ -212,17 +212,19 @@ def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
             yield path, type_
 
 
-def _grown(contract: Contract, path: Path, settings: Mapping[Path, Mapping[str, object]]) -> Contract:
-    contract = replace(contract, **settings.get(path, {}))  # type: ignore[arg-type]
+def _grown(
+    field_settings: FieldSettings, path: Path, settings: Mapping[Path, Mapping[str, object]]
+) -> FieldSettings:
+    field_settings = replace(field_settings, **settings.get(path, {}))  # type: ignore[arg-type]
     keys = dict.fromkeys(p[len(path)] for p in settings if len(p) > len(path) and p[: len(path)] == path)
-    default = contract._of_others()
-    return replace(contract, fields={key: _grown(default, (*path, key), settings) for key in keys})
+    default = field_settings._of_others()
+    return replace(field_settings, fields={key: _grown(default, (*path, key), settings) for key in keys})
 
 
-def epoch_units(contract: Contract, path: Path = ()) -> Iterable[tuple[Path, str]]:
+def epoch_units(field_settings: FieldSettings, path: Path = ()) -> Iterable[tuple[Path, str]]:
     """Yield the paths with an epoch unit of their own."""
-    for key, child in contract.fields.items():
-        if child.epoch_unit is not None and child.epoch_unit != contract.epoch_unit:
+    for key, child in field_settings.fields.items():
+        if child.epoch_unit is not None and child.epoch_unit != field_settings.epoch_unit:
             yield (*path, key), child.epoch_unit
         yield from epoch_units(child, (*path, key))
 
@@ -290,9 +292,9 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def excluded_paths(contract: Contract, path: Path = ()) -> Iterator[Path]:
+def excluded_paths(field_settings: FieldSettings, path: Path = ()) -> Iterator[Path]:
     """Yield the excluded paths as written."""
-    for key, child in contract.fields.items():
+    for key, child in field_settings.fields.items():
         if child.excluded:
             yield (*path, key)
         else:

@@ -14,9 +14,16 @@ from driftline.core.schema.types import List, Map, Path, Primitive
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import Dialect
 from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS, in_groups, property_of
-from driftline.core.settings.fields import Contract, OfPaths, contract, parse_path, parse_paths, spelled_path
+from driftline.core.settings.fields import (
+    FieldSettings,
+    OfPaths,
+    field_settings,
+    parse_path,
+    parse_paths,
+    spelled_path,
+)
 from driftline.core.settings.row_key import RowKey, parse_condition
-from driftline.core.settings.table import Settings, parse_metadata
+from driftline.core.settings.table import TableSettings, parse_metadata
 from driftline.errors import UsageError
 
 _HINTS = f"{PREFIX}hints."
@@ -195,7 +202,7 @@ def with_reading(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str,
     return {READINGS: json.dumps([*listed, *added])}
 
 
-def from_properties(properties: Mapping[str, str]) -> Settings:
+def from_properties(properties: Mapping[str, str]) -> TableSettings:
     """Read a table's settings from its properties, with defaults for those not set.
 
     Raises UsageError for invalid properties.
@@ -209,7 +216,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     if value("envelope"):  # of the order, which needs it, and what the table itself adds
         paths["policies"] = dict.fromkeys(((CHANGE,), OPERATION, POSITION), "preserve") | paths["policies"]
     row_key = _row_key({name: value(name) for name in SETTINGS})
-    settings = Settings(
+    settings = TableSettings(
         dates=value("dates"),
         mark=value("mark"),
         max_columns=int(value("max_columns")),
@@ -219,7 +226,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         keep_empty_names=value("empty_names") == "keep",
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",
-        contract=_contract(value, paths, row_key),
+        fields=_field_settings(value, paths, row_key),
         hive=value("hive") == "auto" and not value("envelope"),
         records=parse_path(value("records")) if value("records") else (),
         sheet=value("sheet"),
@@ -248,12 +255,12 @@ def _stated(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, di
     return of_table, of_paths
 
 
-def _contract(
+def _field_settings(
     value: Callable[[str], str], paths: Mapping[str, Mapping[Path, str]], row_key: RowKey | None
-) -> Contract:
+) -> FieldSettings:
     """The settings of paths. ``value``: the value of a setting of the table."""
     hints = {path: parse_hint(text) for path, text in paths["hints"].items()}
-    return contract(
+    return field_settings(
         value("policy"),
         epoch_unit=value("epoch_unit") or None,
         maps=value("maps"),
@@ -278,26 +285,26 @@ def _row_key(settings: Mapping[str, str]) -> RowKey | None:
         raise UsageError(str(error)) from error
 
 
-def _check_roles(settings: Settings) -> None:
+def _check_roles(settings: TableSettings) -> None:
     """Raise UsageError for settings that a field of the row key cannot have."""
     if settings.row_key is None:
         return
-    if settings.row_key.keeps_fields and settings.contract.at(UNAVAILABLE).excluded:
+    if settings.row_key.keeps_fields and settings.fields.at(UNAVAILABLE).excluded:
         raise UsageError(f"{spelled_path(UNAVAILABLE)} is excluded, and rows keep their values by it")
     for path, role in settings.row_key.roles.items():
         for depth in range(1, len(path) + 1):
-            contract_ = settings.contract.at(path[:depth])
+            field_settings = settings.fields.at(path[:depth])
             named = spelled_path(path[:depth])
-            if contract_.excluded:
+            if field_settings.excluded:
                 raise UsageError(f"{named} is excluded, and the {role} needs it")
-            if contract_.policy != "preserve":
+            if field_settings.policy != "preserve":
                 raise UsageError(
-                    f"{named}: the policy is {contract_.policy}, and fields of the {role} need preserve",
+                    f"{named}: the policy is {field_settings.policy}, and fields of the {role} need preserve",
                     f'policies."{named}" = "preserve"',
                 )
-            if depth < len(path) and isinstance(contract_.hint, List | Map):
+            if depth < len(path) and isinstance(field_settings.hint, List | Map):
                 raise UsageError(f"{named}: no {role} is inside a list or a map")
-            if depth == len(path) and not isinstance(contract_.hint, Primitive | None):
+            if depth == len(path) and not isinstance(field_settings.hint, Primitive | None):
                 raise UsageError(f"{named}: a {role} is not a list, map or struct")
 
 

@@ -8,7 +8,7 @@ from driftline.core.schema.naming import MAX_KEY
 from driftline.core.schema.types import INT, LONG, STRING, TIMESTAMP, Field, Path, Primitive
 from driftline.core.settings.csv import Dialect
 from driftline.core.settings.declarations import default
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.settings.row_key import RowKey
 
 # Where a record stood, as a quarantine has it, except that it calls the file `source`.
@@ -34,7 +34,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TableSettings:
     """A table's settings, as the planner and the observer need them; by default those of a new table.
 
     Attributes:
@@ -48,7 +48,7 @@ class Settings:
         on_conflict: "quarantine" or "fail".
         allow_rewrite: the `widen` policy may rewrite columns.
         max_record_bytes: the limit of a record's text.
-        contract: the settings of paths.
+        fields: the settings of paths.
         csv: the CSV dialect.
         hive: folders in paths, such as `day=2026-01-01/`, are columns.
         records: the path of the list of records in each JSON document; empty if a document is one record.
@@ -68,7 +68,7 @@ class Settings:
     on_conflict: str = default("on_conflict")
     allow_rewrite: bool = default("allow_rewrite") == "true"
     max_record_bytes: int = int(default("max_record_bytes"))
-    contract: Contract = field(default_factory=Contract)
+    fields: FieldSettings = field(default_factory=FieldSettings)
     csv: Dialect = field(default_factory=Dialect)
     hive: bool = default("hive") == "auto"
     records: Path = ()

@@ -17,7 +17,7 @@ from driftline.core.schema.definition import forgets_deletes, known_by
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.deletes import add_deletes, drop_worn
+from driftline.formats.ducklake.deletes import add_deletes, drop_rewritten
 from driftline.formats.ducklake.inlined import inlined_tables, renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.reverting import forget_deletes, take_back
@@ -232,8 +232,8 @@ def _table(
         forget_deletes(connection, head, intent.name, intent.reverts)
     if intent.base is not None and forgets_deletes(intent.base.properties, intent.properties_after):
         forget_deletes(connection, head, intent.name, None)
-    if intent.worn:
-        drop_worn(connection, head, table, intent.worn)
+    if intent.rewritten:
+        drop_rewritten(connection, head, table, intent.rewritten)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

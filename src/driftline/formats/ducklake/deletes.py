@@ -1,7 +1,8 @@
 """Deletes rows of a DuckLake table by position, in the snapshot that adds the batch's rows.
 
-Each data file gets a delete file with all of its deleted rows, which replaces the previous one. A worn file
-is dropped, and the batch rewrites its remaining rows. Rows inlined in the catalog get their end there.
+Each data file gets a delete file with all of its deleted rows, which replaces the previous one. A file that
+has lost many rows is dropped, and the batch rewrites its remaining rows. Rows inlined in the catalog get
+their end there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.settle import Found
-from driftline.keys.slices import RowsLeft, WornFile, worn
+from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
 from driftline.keys.stored import KeyFile, KeyFinder, StoredRows, as_table
 from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
 
@@ -46,8 +47,8 @@ _FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its f
 class RowDeletes:
     """The rows of a table that a transaction looks up by key, and those that it removes.
 
-    ``state``: the table as it began on it. ``files``, ``ended``, ``worn``: what the commit writes into the
-    catalog.
+    ``state``: the table as it began on it. ``files``, ``ended``, ``rewritten``: what the commit writes into
+    the catalog.
     """
 
     def __init__(self, spark: SparkSession, state: LakeState, folder: str) -> None:
@@ -59,7 +60,7 @@ class RowDeletes:
         self._dead: dict[str, BitMap64] = {}
         self.files: list[DeleteFile] = []
         self.ended: list[EndedRows] = []
-        self.worn: list[WornFile] = []
+        self.rewritten: list[RewriteCandidate] = []
 
     def find(
         self,
@@ -117,7 +118,7 @@ class RowDeletes:
     def remove(
         self, rows: Mapping[str, Positions], size: int, struct: Struct, *, can_write: bool
     ) -> RowsLeft | None:
-        """Remove rows that were found: write their delete files. Returns the rows left of worn files.
+        """Remove rows that were found: write their delete files. Returns the rows left of rewritten files.
 
         ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, if it can.
         """
@@ -134,14 +135,16 @@ class RowDeletes:
             if path not in tables
         }
         stored, scan_ = StoredRows(struct, self._storage.open), self._scan
-        files = (WornFile(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items())
-        self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
-        for path in dead.keys() - {file.path for file in self.worn}:
+        files = (
+            RewriteCandidate(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items()
+        )
+        self.rewritten += rewrite_candidates(files, size, lambda path: can_write and stored.can_move(path))
+        for path in dead.keys() - {file.path for file in self.rewritten}:
             # One by one: after an error those that are written are to be deleted. Without the rows that the
             # catalog keeps as deleted: DuckDB shows dead rows behind one that it is told of twice.
             gone = dead[path] - BitMap64(scan_.deleted.get(path, ()))
             self.files.append(written_deletes(self._folder, path, gone))
-        return RowsLeft(stored, self.worn, with_ids=False) if self.worn else None
+        return RowsLeft(stored, self.rewritten, with_ids=False) if self.rewritten else None
 
 
 def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
@@ -224,8 +227,8 @@ def add_deletes(
     head.changes_made.append(f"deleted_from_table:{table.id}")
 
 
-def drop_worn(
-    connection: Connection, head: LatestSnapshot, table: TableRow, files: Sequence[WornFile]
+def drop_rewritten(
+    connection: Connection, head: LatestSnapshot, table: TableRow, files: Sequence[RewriteCandidate]
 ) -> None:
     """End data files, and their delete files. The rows that are left of them count once."""
     for file in files:

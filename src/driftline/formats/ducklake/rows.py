@@ -26,7 +26,7 @@ from driftline.formats.ducklake.types import COMMENT, ColumnRow, rows_of
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.keys.slices import WornFile
+    from driftline.keys.slices import RewriteCandidate
 
 AUTHOR = "driftline"  # of snapshots, in their changes
 
@@ -146,8 +146,8 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes. ``deletes``, ``ended``: rows to remove; ``worn``: files that go as a
-    whole. ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
+    source files that the table takes. ``deletes``, ``ended``: rows to remove; ``rewritten``: files that go as
+    a whole. ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
     removed come back; ``returning``: the files that it ended.
     """
 
@@ -167,7 +167,7 @@ class TableCommit:
     sources: tuple[int, ...] = ()
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
-    worn: Sequence[WornFile] = ()
+    rewritten: Sequence[RewriteCandidate] = ()
     reverts: int | None = None
     returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))
@@ -188,7 +188,7 @@ class TableCommit:
     @property
     def removes(self) -> bool:
         """True if it removes some of the table's rows."""
-        return bool(self.deletes or self.ended or self.worn)
+        return bool(self.deletes or self.ended or self.rewritten)
 
 
 @dataclass(slots=True)

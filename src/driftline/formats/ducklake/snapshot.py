@@ -217,7 +217,7 @@ def columns_of(connection: Connection, table: int, snapshot: int) -> list[Column
 _NAME = "driftline_files"
 
 
-def taken(connection: Connection, table: int, files: Collection[int]) -> set[int]:
+def ingested_files(connection: Connection, table: int, files: Collection[int]) -> set[int]:
     """The files among these, by their fingerprints, that the table with this id has taken."""
     import duckdb
 

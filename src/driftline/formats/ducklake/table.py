@@ -20,7 +20,7 @@ from driftline.formats.ducklake.files import local
 from driftline.formats.ducklake.layout import FORMAT, laid, parts_of, versions_of
 from driftline.formats.ducklake.read import read_as, read_between, read_table
 from driftline.formats.ducklake.reverting import last_batch
-from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, load, split, taken
+from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, ingested_files, load, split
 from driftline.formats.ducklake.statistics import table_statistics
 from driftline.formats.ducklake.types import defaults_ever, readable, why_unreadable
 
@@ -62,7 +62,7 @@ class DuckLakeTable(CatalogTable):
         _ = self.spark
         return self
 
-    def sibling(self, name: str) -> Self:
+    def other_table(self, name: str) -> Self:
         """Return another table of the same lake."""
         return type(self)(self.handle.session, self.catalog, name)
 
@@ -94,13 +94,13 @@ class DuckLakeTable(CatalogTable):
         """Return the rows that others appended between two states of the table; None if they did more."""
         return read_between(self.handle, before, now)
 
-    def taken(self, state: State, files: Collection[int]) -> set[int]:
+    def ingested_files(self, state: State, files: Collection[int]) -> set[int]:
         """Select the source files, by fingerprint, that the table has."""
         assert isinstance(state, LakeState)
         if state.table is None or not files:
             return set()
         table = state.table.id
-        return self.catalog.read(lambda connection: taken(connection, table, files))
+        return self.catalog.read(lambda connection: ingested_files(connection, table, files))
 
     def transaction(self, state: State, new_definition: Definition | None = None) -> DuckLakeTransaction:
         """Begin a transaction on the table; one that does not exist is created by its definition."""

@@ -100,15 +100,16 @@ def write_tasks(
     schema = intent.schema
     if not writes_in_tasks(intent):
         return None
-    dealing = _dealing(schema, intent.keys, intent.name)
+    distribution = _distribution(schema, intent.keys, intent.name)
     # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
-    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
-    place = _destination(intent, dealing, folder)
+    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, distribution)
+    place = _destination(intent, distribution, folder)
     written = write_in_tasks(spark.sparkContext, tasks, plan, folder, place)
     root = _plain(intent.folder)
     partitions = {
-        file.path.removeprefix(root): tuple(map(_text, dealing.partition, file.partition)) for file in written
+        file.path.removeprefix(root): tuple(map(_text, distribution.partition, file.partition))
+        for file in written
     }
     try:
         files = describe(intent.folder, list(partitions), schema)
@@ -120,13 +121,13 @@ def write_tasks(
     return [replace(file, partition=partitions[file.path]) for file in files]
 
 
-def _destination(intent: TableCommit, dealing: Distribution, folder: BatchFolder) -> Destination:
+def _destination(intent: TableCommit, distribution: Distribution, folder: BatchFolder) -> Destination:
     """Return the place of the batch's files: each partition has a folder, where DuckDB would have it."""
     root, storage = _plain(intent.folder), Storage.of(intent.folder)
 
     def partition_folder(partition: Partition) -> str:
         """Return the folder of the files with these values of the keys."""
-        values = tuple(map(_text, dealing.partition, partition))
+        values = tuple(map(_text, distribution.partition, partition))
         return root + (duckdb_folder(values, intent.schema, intent.keys) or "")
 
     def place(file: WrittenFile) -> str:
@@ -150,10 +151,12 @@ def _plain(folder: str) -> str:
 
 def writes_in_tasks(intent: TableCommit) -> bool:
     """True if tasks may write files of the table, rather than Spark's own writer."""
-    return convertible(intent.schema.struct) and _known(_dealing(intent.schema, intent.keys, intent.name))
+    return convertible(intent.schema.struct) and _known(
+        _distribution(intent.schema, intent.keys, intent.name)
+    )
 
 
-def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
+def _distribution(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
     """Return the table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
     columns = takewhile(lambda key: isinstance(key, SortField), keys.sort)
     return Distribution(
@@ -169,9 +172,11 @@ def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
     )
 
 
-def _known(dealing: Distribution) -> bool:
-    printed = (key.transform != IDENTITY or key.type not in _PRINTED_OTHERWISE for key in dealing.partition)
-    return dealing.known and all(printed)
+def _known(distribution: Distribution) -> bool:
+    printed = (
+        key.transform != IDENTITY or key.type not in _PRINTED_OTHERWISE for key in distribution.partition
+    )
+    return distribution.known and all(printed)
 
 
 def _key(column: Field, transform: Transform = IDENTITY) -> Key:
@@ -314,7 +319,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         return with_values(self._intent.schema, self._values)
 
     @property
-    def added(self) -> Added:
+    def written(self) -> Added:
         """The data files that the transaction has written."""
         return Added(len(self._intent.files), sum(file.size for file in self._intent.files))
 
@@ -361,7 +366,7 @@ class DuckLakeTransaction(UpkeepTransaction):
             raise
 
     @property
-    def home(self) -> str:
+    def table_location(self) -> str:
         """The table's own folder."""
         return self._intent.folder
 
@@ -396,7 +401,7 @@ class DuckLakeTransaction(UpkeepTransaction):
                 files = write_tasks(spark, tasks, replace(self._intent, schema=self.schema), folder)
             if files is not None:
                 return self._wrote(files, summary)
-            rows = staged(spark, tasks, self.row, folder)
+            rows = staged(spark, tasks, self.row_type, folder)
         return self.append(rows, summary)
 
     def by_key(self) -> DuckLakeTransaction:
@@ -413,21 +418,21 @@ class DuckLakeTransaction(UpkeepTransaction):
         return self._found.find(self.table.catalog, keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
-        """Return a reader of rows that were found, with the columns of `row`."""
+        """Return a reader of rows that were found, with the columns of `row_type`."""
         assert self._found is not None
-        return self._found.stored(self.row)
+        return self._found.stored(self.row_type)
 
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
         """Remove found rows in the snapshot that adds the batch's rows.
 
-        Returns the remaining rows of worn files, which the batch, of ``size`` bytes, has to rewrite.
+        Returns the remaining rows of rewritten files, which the batch, of ``size`` bytes, has to rewrite.
         """
         if not rows:
             return None
         lookup, intent = self._found, self._intent
         assert lookup is not None
-        intent.deletes, intent.ended, intent.worn = lookup.files, lookup.ended, lookup.worn
-        return lookup.remove(rows, size, self.row, can_write=writes_in_tasks(intent))
+        intent.deletes, intent.ended, intent.rewritten = lookup.files, lookup.ended, lookup.rewritten
+        return lookup.remove(rows, size, self.row_type, can_write=writes_in_tasks(intent))
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""
@@ -497,7 +502,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         for part in [self, *self._with]:
             part.visible = visible
 
-    def again(self, now: State) -> None:
+    def rebase(self, now: State) -> None:
         """After a conflict, apply the same changes and files to the table as it is ``now``.
 
         The same must have been planned for it.
@@ -519,7 +524,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         if not (refits(written, fresh) and extends(written, fresh)):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         for part in self._with:
-            part.again(part.table.load())
+            part.rebase(part.table.load())
         self.base = intent.base = fresh_transaction.base
         intent.schema = fresh
 

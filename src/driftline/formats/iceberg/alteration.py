@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def rename_table(table: IcebergHandle, name: str) -> None:
     """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
     table.check_writable()
-    renamed, before = table.sibling(name), table.existing()
+    renamed, before = table.other_table(name), table.existing()
     try:
         with java_errors():
             table.java_catalog.renameTable(table.identifier, renamed.identifier)

@@ -253,7 +253,7 @@ def write_tasks(
 
     def as_java(file: WrittenFile) -> Any:
         """Return the written file as Java's data file."""
-        return data_file(spark._jvm, spec, file, plan.dealing.partition, order)
+        return data_file(spark._jvm, spec, file, plan.distribution.partition, order)
 
     place = _place(spark, table, folder, as_java)
     if place is None:
@@ -326,19 +326,19 @@ def _file_plan(
         f"write.parquet.{key}": session[_SESSION + key] for key in _OF_FILES if _SESSION + key in session
     }
     settings = FileSettings.of(properties, _GATHERED)
-    dealing = _dealing(spark._jvm, table, schema)
+    distribution = _distribution(spark._jvm, table, schema)
     if settings is None or not (
         convertible(schema.struct)
-        and dealing.known
+        and distribution.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and not any(key.startswith(_UNKNOWN) for key in properties)
     ):
         return None
     target = int(properties.get("write.target-file-size-bytes", _TARGET))
-    return FilePlan(schema, modes_of(spark._jvm, table, schema, properties), settings, target, dealing)
+    return FilePlan(schema, modes_of(spark._jvm, table, schema, properties), settings, target, distribution)
 
 
-def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
+def _distribution(jvm: Any, table: Any, schema: Schema) -> Distribution:
     """Return the keys of the table's partition spec and of its sort order."""
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 

@@ -89,7 +89,7 @@ class IcebergHandle:
         handle.session, handle.catalog = spark, catalog
         return handle
 
-    def sibling(self, name: str) -> IcebergHandle:
+    def other_table(self, name: str) -> IcebergHandle:
         """Return another table of the same catalog."""
         other = IcebergHandle(self.gateway, self._catalog_of, name, self.lake)
         other.session, other.catalog = self.session, self.catalog

@@ -2,7 +2,7 @@
 
 In format version 3 that is a deletion vector for each data file, all in one Puffin file; in version 2 a
 position delete file for each data file. The new deletes of a data file include the previous ones, and
-replace them. A worn file is dropped, and the batch rewrites its remaining rows.
+replace them. A file that has lost many rows is dropped, and the batch rewrites its remaining rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.settle import Found
-from driftline.keys.slices import RowsLeft, WornFile, worn
+from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
 from driftline.keys.stored import KeyFile, StoredRows, as_table, column_at, field_id, leaf_paths
 from driftline.runtime import stores
 from driftline.runtime.disk import local, on_disk
@@ -190,7 +190,7 @@ class RowDelta:
         self._files: dict[str, dict[str, Any]] = {}  # as Iceberg's JSON
         self._dead: dict[str, BitMap64] = {}
         self._removed: dict[str, BitMap64] = {}
-        self._worn: list[WornFile] = []
+        self._rewritten: list[RewriteCandidate] = []
         self._tasks: dict[str, Any] = {}  # Java's, of the files
 
     def __bool__(self) -> bool:
@@ -258,7 +258,8 @@ class RowDelta:
     def remove(
         self, rows: Mapping[str, Positions], size: int, struct: Struct, can_write: Callable[[], bool]
     ) -> RowsLeft | None:
-        """Remove rows that were found, by data file; returns the rows that are left of those that are worn.
+        """Remove rows that were found, by data file; returns the rows that are left of those that are
+        rewritten.
 
         ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, if it can.
         """
@@ -266,24 +267,24 @@ class RowDelta:
         with_ids = self._version >= WITH_VECTORS
         stored = self.stored(_with_ids(struct) if with_ids else struct)
         possible = evaluated_once(can_write)
-        files = worn(
-            map(self._as_worn, self._removed), size, lambda path: possible() and stored.can_move(path)
+        files = rewrite_candidates(
+            map(self._as_candidate, self._removed), size, lambda path: possible() and stored.can_move(path)
         )
-        self._worn = [
+        self._rewritten = [
             replace(file, changed=self._tasks[file.path].file().dataSequenceNumber()) for file in files
         ]
-        return RowsLeft(stored, self._worn, with_ids) if self._worn else None
+        return RowsLeft(stored, self._rewritten, with_ids) if self._rewritten else None
 
-    def _as_worn(self, path: str) -> WornFile:
+    def _as_candidate(self, path: str) -> RewriteCandidate:
         """Return a data file, as worn as it would be."""
         file, dead = self._files[path], self._removed[path] | self._dead_before(path)
         rows, size = int(file["record-count"]), int(file["file-size-in-bytes"])
-        return WornFile(path, rows, size, dead, file.get("first-row-id"))
+        return RewriteCandidate(path, rows, size, dead, file.get("first-row-id"))
 
     @property
     def takes_others(self) -> bool:
-        """True if a worn file was written by others."""
-        return not all(WRITTEN.search(file.path) for file in self._worn)
+        """True if a rewritten file was written by others."""
+        return not all(WRITTEN.search(file.path) for file in self._rewritten)
 
     def update(self) -> Any:
         """Return a row delta of the transaction that removes the rows; rows may be added to it."""
@@ -293,9 +294,9 @@ class RowDelta:
         for delete_file in self._written():
             delta.addDeletes(self._key_files.as_java(delete_file))
             refer.add(delete_file[_REFERENCED])
-        # Worn files are rewritten in the batch's own commit. A second commit could fail by itself, and would
-        # meet the next batch as a conflict.
-        for file in self._worn:
+        # Files that have lost many rows are rewritten in the batch's own commit. A second commit could fail
+        # by itself, and would meet the next batch as a conflict.
+        for file in self._rewritten:
             delta.removeRows(self._tasks[file.path].file())
         for path in self._removed:
             # Java's own objects: they say in which manifest they are.
@@ -308,7 +309,7 @@ class RowDelta:
 
     def _written(self) -> Iterable[dict[str, Any]]:
         """Write the delete files; returns each as Iceberg's JSON has it."""
-        gone = {file.path for file in self._worn}
+        gone = {file.path for file in self._rewritten}
         removed = {path: rows for path, rows in self._removed.items() if path not in gone}
         dead = {path: rows | self._dead_before(path) for path, rows in removed.items()}
         if not dead:

@@ -98,9 +98,9 @@ class IcebergTable(CatalogTable):
         _ = self.spark
         return self
 
-    def sibling(self, name: str) -> Self:
+    def other_table(self, name: str) -> Self:
         """Another table of the same catalog."""
-        return type(self)(self.handle.sibling(name))
+        return type(self)(self.handle.other_table(name))
 
     def load(self) -> State:
         """Load the present state of the table; its schema is empty if it does not exist."""
@@ -135,7 +135,7 @@ class IcebergTable(CatalogTable):
         """Return the rows that others appended between two states of the table; None if they did more."""
         return read_between(self.handle, before, now)
 
-    def taken(self, state: State, files: Collection[int]) -> set[int]:
+    def ingested_files(self, state: State, files: Collection[int]) -> set[int]:
         """Select the source files that the table has from snapshots that were not rolled back."""
         ledger = ledger_of(self.handle, state.properties)
         entries = {file: ledger[file] for file in files if file in ledger}
@@ -345,7 +345,7 @@ class IcebergTable(CatalogTable):
         Whatever cleans up the one, Iceberg's own procedures too, may delete files of the other.
         """
         parts = self.name.split(".")
-        for outer in (self.handle.sibling(".".join(parts[:n])) for n in range(2, len(parts))):
+        for outer in (self.handle.other_table(".".join(parts[:n])) for n in range(2, len(parts))):
             if (java := outer.java()) is not None and _inside(location, str(java.location())):
                 raise self._would_lie(f"in the folder of {outer.name}")
         namespace = strings(self.handle.gateway, parts)

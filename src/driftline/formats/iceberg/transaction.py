@@ -139,7 +139,7 @@ class IcebergTransaction(UpkeepTransaction):
         return schema_of(self._jvm, self._java.table().schema())
 
     @property
-    def row(self) -> Struct:
+    def row_type(self) -> Struct:
         """The struct of the rows that `append` takes: the columns that Spark has values for."""
         return fillable(self.schema).struct
 
@@ -150,7 +150,7 @@ class IcebergTransaction(UpkeepTransaction):
         return None if snapshot is None else int(snapshot.snapshotId())
 
     @property
-    def added(self) -> Added:
+    def written(self) -> Added:
         """The data files that it has written, as its snapshot counts them."""
         if not self._written:
             return Added()
@@ -174,8 +174,8 @@ class IcebergTransaction(UpkeepTransaction):
             self.set(metrics_of_all(self.schema, self.base.properties))
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Write the frame's rows, with the columns of `row`; returns their number."""
-        if self.row != self.schema.struct:
+        """Write the frame's rows, with the columns of `row_type`; returns their number."""
+        if self.row_type != self.schema.struct:
             return self._append_beside(frame, summary)
         if self.base is None:
             return self._create_with(frame, summary)
@@ -225,7 +225,7 @@ class IcebergTransaction(UpkeepTransaction):
         self._made = self.snapshot
 
     @property
-    def home(self) -> str:
+    def table_location(self) -> str:
         """The table's own folder."""
         return str(self._java.table().location())
 
@@ -256,12 +256,12 @@ class IcebergTransaction(UpkeepTransaction):
         Spark's writer makes new ids.
         """
         spark, files = self.table.spark, None
-        if folder is not None and self.row == self.schema.struct:
+        if folder is not None and self.row_type == self.schema.struct:
             session = session_conf(spark)
             schema = identified(self.schema) if with_ids else self.schema
             files = write_tasks(spark, session, self._java.table(), schema, tasks, folder)
         if files is None:
-            return self.append(staged(spark, tasks, self.row, folder), summary)
+            return self.append(staged(spark, tasks, self.row_type, folder), summary)
         return self._append_all(files, summary)
 
     def by_key(self) -> IcebergTransaction:
@@ -278,9 +278,9 @@ class IcebergTransaction(UpkeepTransaction):
         return self._delta.find(keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
-        """Return a reader of rows that were found, with the columns of `row`."""
+        """Return a reader of rows that were found, with the columns of `row_type`."""
         assert self._delta is not None
-        return self._delta.stored(self.row)
+        return self._delta.stored(self.row_type)
 
     @cached_property
     def _key_files(self) -> KeyFiles:
@@ -289,17 +289,17 @@ class IcebergTransaction(UpkeepTransaction):
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
         """Remove found rows in the snapshot that adds the batch's rows.
 
-        Returns the remaining rows of worn files, which the batch, of ``size`` bytes, has to rewrite.
+        Returns the remaining rows of rewritten files, which the batch, of ``size`` bytes, has to rewrite.
         """
         if not rows:
             return None
         assert self._delta is not None
-        return self._delta.remove(rows, size, self.row, self._writes_in_tasks)
+        return self._delta.remove(rows, size, self.row_type, self._writes_in_tasks)
 
     def _writes_in_tasks(self) -> bool:
         """True if tasks write the rows, in whose files they keep their ids."""
         spark, schema = self.table.spark, self.schema
-        return self.row == schema.struct and writes_in_tasks(
+        return self.row_type == schema.struct and writes_in_tasks(
             spark, session_conf(spark), self._java.table(), schema
         )
 
@@ -428,7 +428,7 @@ class IcebergTransaction(UpkeepTransaction):
         if self._ledger is not None:
             yield self._ledger
 
-    def again(self, now: State) -> None:
+    def rebase(self, now: State) -> None:
         """After a conflict, apply the same changes and files to the table as it is ``now``.
 
         The same must have been planned for it.

@@ -176,7 +176,7 @@ def _first(version_at: _At, low: int, high: int) -> int:
 
 
 def _between(version_at: _At, old: int, new: int) -> Iterator[int]:
-    if new - old < 2 or _mark(version_at(old)) == _mark(version_at(new)):
+    if new - old < 2 or _state_of(version_at(old)) == _state_of(version_at(new)):
         return
     middle = (old + new) // 2
     if version_at(middle) is None:
@@ -186,7 +186,7 @@ def _between(version_at: _At, old: int, new: int) -> Iterator[int]:
     yield from _between(version_at, middle, new)
 
 
-def _mark(metadata: Metadata | None) -> tuple[object, ...]:
+def _state_of(metadata: Metadata | None) -> tuple[object, ...]:
     """Return the parts of metadata that differ before and after a change."""
     assert metadata is not None
     properties = metadata.get("properties", {})

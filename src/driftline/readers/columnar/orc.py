@@ -22,7 +22,7 @@ from driftline.convert.declared import LeafReading, Read, entries_of, leaf_readi
 from driftline.convert.kernels import nulls_of
 from driftline.core.schema.types import Path
 from driftline.errors import DataError, UsageError
-from driftline.readers.task import dealt
+from driftline.readers.task import assign_parts
 from driftline.runtime.spark_version import julian_shifts
 from driftline.write import is_small
 
@@ -38,7 +38,7 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
     if is_small(context, sum(sizes)):
         faults = dict(enumerate(map(timestamp_fault, files)))
     else:
-        shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
+        shares = [[(n, files[n]) for n in share] for share in assign_parts(sizes, context.defaultParallelism)]
         faults = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
     for number, file in enumerate(files):
         if (fault := faults[number]) is None:

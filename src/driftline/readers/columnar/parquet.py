@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of, leaf_readings
 from driftline.core.schema.types import Struct, dotted
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import Observation
@@ -446,7 +446,7 @@ class ReaderFinder(Protocol):
     """Finds the readers of files for a table of which so much is known, by its settings."""
 
     def __call__(
-        self, expected: ExpectedField, settings: Settings, before: FoundReaders | None
+        self, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None
     ) -> FoundReaders:
         """Find the readers; ``before``: those of an earlier state of the table."""
         ...

@@ -19,7 +19,18 @@ from driftline.convert.rest import row_texts
 from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
-from driftline.core.schema.types import List, Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel
+from driftline.core.schema.types import (
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    SourceLocation,
+    Struct,
+    Type,
+    dotted,
+    peel,
+)
 from driftline.core.settings.fields import excluded_paths
 from driftline.errors import DataError
 from driftline.keys.patch_fields import PRESENCE, presence_of_rows
@@ -27,15 +38,15 @@ from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import (
     REASONS,
     SAMPLE,
-    MalformedRecord,
     Observation,
+    RejectSample,
     first_places,
     merge_observations,
     sample,
 )
 from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.rejects import ORIGIN, Origin, Origins, Reject, origin_array, reject_batch
-from driftline.readers.task import AdmissionTerms, Diverged, gathered
+from driftline.readers.task import AdmissionTerms, Diverged, group_parts
 
 if TYPE_CHECKING:
     from driftline.convert import Converter
@@ -237,11 +248,11 @@ class RowsObserver:
         )
         deletes = DeleteFilter.of(terms)
         self._deletes = deletes if deletes is None or null is None else deletes.of_message(null=null)
-        self._excluded = list(excluded_paths(terms.settings.contract))
+        self._excluded = list(excluded_paths(terms.settings.fields))
         self._counts: Counter[str] = Counter()
         self._refused = self._deleted = 0
-        self._bad: list[MalformedRecord] = []
-        self._places: dict[tuple[Path, Facet | None], tuple[Place, ...]] = {}
+        self._bad: list[RejectSample] = []
+        self._places: dict[tuple[Path, Facet | None], tuple[SourceLocation, ...]] = {}
 
     def feed(self, rows: Rows) -> FedRows:
         """Observe the accepted rows, and return them."""
@@ -285,7 +296,7 @@ class RowsObserver:
                 continue
             conflict = conflicts[numbers[row]]
             before = self._places.get(conflict.refuses, ())
-            self._places[conflict.refuses] = first_places((*before, origin.place))
+            self._places[conflict.refuses] = first_places((*before, origin.location))
             yield Reject(origin, text, conflict)
 
     def result(self) -> Observation:
@@ -293,7 +304,7 @@ class RowsObserver:
         observation = self._observer.result()
         tally = replace(
             observation.tally,
-            malformed=self._refused,
+            rejected=self._refused,
             reasons=tuple(self._bad),
             excluded=Counter(self._counts),
             deletes=self._deleted,
@@ -302,9 +313,9 @@ class RowsObserver:
         return replace(observation, tally=tally)
 
 
-def _bad(reject: Reject) -> MalformedRecord:
+def _bad(reject: Reject) -> RejectSample:
     text = (reject.raw or b"")[: 4 * SAMPLE].decode(errors="backslashreplace")
-    return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
+    return RejectSample(reject.origin.location, str(reject.why), sample(text))
 
 
 def has_required(schema: Schema) -> bool:
@@ -385,7 +396,7 @@ def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -
 def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
     """Group rows in small batches of one schema."""
     for _, alike in groupby(rows, lambda part: part.batch.schema):
-        yield from gathered(alike, lambda part: (part.batch.num_rows, part.batch.nbytes))
+        yield from group_parts(alike, lambda part: (part.batch.num_rows, part.batch.nbytes))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -394,7 +405,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def declared(struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
     """The observation of no row of a reader: its declared columns."""
-    return Observation(shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names))
+    return Observation(shape_of(struct, SourceLocation(label), empty_names=terms.settings.keep_empty_names))
 
 
 def together(parts: Sequence[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
@@ -413,7 +424,7 @@ def together(parts: Sequence[Observation], struct: Struct, label: str, terms: Ad
             _forget(merged.shape.fields, conflict.path, conflict.facet)
     keys = {f.name for f in struct.fields}
     lacking = any(key not in keys for key in terms.expected.required_keys)
-    if not merged.tally.records and (merged.tally.malformed or lacking):
+    if not merged.tally.records and (merged.tally.rejected or lacking):
         return replace(merged, shape=RecordShape())
     return merged
 

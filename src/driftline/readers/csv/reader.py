@@ -35,7 +35,7 @@ from driftline.core.schema.types import (
 )
 from driftline.core.settings.csv import Dialect, Signs
 from driftline.core.settings.row_key import KEY
-from driftline.core.settings.table import Settings
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.errors import DataError
 from driftline.observe.expect import UNKNOWN, ExpectedField
@@ -61,7 +61,7 @@ from driftline.readers.csv.types import (
     with_offsets,
 )
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import dealt
+from driftline.readers.task import assign_parts
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.write import is_small
@@ -214,7 +214,7 @@ class CsvSample:
 
 
 @gc_paused()
-def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
+def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
     """Observe the rows of a stretch.
 
     Args:
@@ -275,9 +275,10 @@ def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvS
     """Look at stretches, in order: in this process if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
     if is_small(context, sum(sizes)):
-        return [look(stretch, types, test) for stretch, types in work]
+        return [sample_stretch(stretch, types, test) for stretch, types in work]
     shares = [
-        [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
+        [(number, *work[number]) for number in share]
+        for share in assign_parts(sizes, context.defaultParallelism)
     ]
     looks = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
     by_number = dict(looks)
@@ -287,7 +288,7 @@ def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvS
 def _look_share(
     test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]
 ) -> list[tuple[int, CsvSample]]:
-    return [(number, look(stretch, types, test)) for number, stretch, types in share]
+    return [(number, sample_stretch(stretch, types, test)) for number, stretch, types in share]
 
 
 def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
@@ -421,7 +422,7 @@ class CsvFiles:
     strings: bool
 
     def __call__(
-        self, expected: ExpectedField, settings: Settings, before: FoundReaders | None = None
+        self, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None = None
     ) -> FoundCsv:
         """Find the readers for a table. Raises the errors of `csv_readers`."""
         if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
@@ -441,7 +442,7 @@ class CsvFiles:
         return replace(found, notes=[*notes, *_kept_as_text(before.written, expected, settings)])
 
 
-def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
+def _notes(readers: Sequence[CsvReader], settings: TableSettings) -> Sequence[str]:
     """Return notes on the detected dialect of the files, and hints at their dates."""
     dialect = settings.csv
     forms = {part.form: reader for reader in readers for part in reader.stretches}
@@ -454,7 +455,9 @@ def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
     return list(dict.fromkeys([*on_marks, *others, *dates]))
 
 
-def _kept_as_text(readers: Sequence[CsvReader], expected: ExpectedField, settings: Settings) -> Iterator[str]:
+def _kept_as_text(
+    readers: Sequence[CsvReader], expected: ExpectedField, settings: TableSettings
+) -> Iterator[str]:
     """Yield notes on columns that stay text in this table, whatever the settings say."""
     kept: dict[str, dict[str, None]] = {"double": {}, "timestamptz": {}}
     for reader in readers:
@@ -483,14 +486,16 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
-def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, settings: Settings) -> FoundCsv:
+def fitted(
+    spark: SparkSession, current: FoundCsv, expected: ExpectedField, settings: TableSettings
+) -> FoundCsv:
     """Adapt the readers to the number types that a table declares, and to the dates of its ``settings``.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
     of its field exactly. If the table has only a string column, a text stays as written. ``expected``: the
     table's fields.
     """
-    patterns, dates = patterns_of(settings.contract), settings.dates
+    patterns, dates = patterns_of(settings.fields), settings.dates
     keys = _keys(expected, settings)
     readers = [_with_texts(reader, expected, patterns, settings) for reader in current.written]
     types = [[_wanted(f, expected, patterns, dates) for f in reader.struct.fields] for reader in readers]
@@ -516,9 +521,9 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, sett
     return replace(current, readers=split, wanted=wanted_types, patterns=patterns, keys=keys)
 
 
-def _keys(expected: ExpectedField, settings: Settings) -> frozenset[str]:
+def _keys(expected: ExpectedField, settings: TableSettings) -> frozenset[str]:
     """Return the key fields for which the table has more than a text column."""
-    keys = (name for name, contract in settings.contract.fields.items() if contract.role == KEY)
+    keys = (name for name, field_settings in settings.fields.fields.items() if field_settings.role == KEY)
     return frozenset(n for n in keys if not expected.fields.get(n, UNKNOWN).types <= {STRING})
 
 
@@ -538,7 +543,7 @@ def _split(
 
 
 def _with_texts(
-    reader: CsvReader, expected: ExpectedField, patterns: Patterns, settings: Settings
+    reader: CsvReader, expected: ExpectedField, patterns: Patterns, settings: TableSettings
 ) -> CsvReader:
     """Keep text for fields that have only string columns in the table.
 
@@ -552,7 +557,7 @@ def _with_texts(
         alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
         # The cells of a key count one by one. Else it would depend on the other cells of its file whether `7`
         # is a number.
-        is_key = settings.contract.of(f.name).role == KEY and f.type != VOID
+        is_key = settings.fields.of(f.name).role == KEY and f.type != VOID
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
         is_text = (alone and (is_respelled or is_key)) or (f.name in patterns and f.type != VOID)
         is_text = is_text or (settings.dates == "off" and f.type in _DATES)

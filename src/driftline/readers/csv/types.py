@@ -34,8 +34,8 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.csv import JSON_SIGNS, POINT, Signs
-from driftline.core.settings.fields import Contract, toml_line
-from driftline.core.settings.table import Settings
+from driftline.core.settings.fields import FieldSettings, toml_line
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import EXACT, OFFSET, OFFSET_PATTERN, TIMESTAMP_PATTERN, base_of, is_single
 
 Types = frozenset[Primitive]
@@ -402,9 +402,9 @@ _WITH_OFFSETS = "instant"  # in place of a pattern: texts that the setting `date
 _ISO = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")  # which need no pattern
 
 
-def patterns_of(contract: Contract) -> Patterns:
+def patterns_of(field_settings: FieldSettings) -> Patterns:
     """The patterns of the fields of a record."""
-    return {key: field.pattern for key, field in contract.fields.items() if field.pattern is not None}
+    return {key: field.pattern for key, field in field_settings.fields.items() if field.pattern is not None}
 
 
 def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, str]]:
@@ -436,12 +436,12 @@ def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, s
             yield place, hint_text(patterns[0].type, patterns[0].text)
 
 
-def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: Settings) -> Iterator[str]:
+def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: TableSettings) -> Iterator[str]:
     """The hints as settings to paste, of text columns for which nobody has declared a type."""
     instants = []
     for place, hint in dates:
         f = struct.fields[place]
-        if f.type != STRING or settings.contract.of(f.name).hint is not None:
+        if f.type != STRING or settings.fields.of(f.name).hint is not None:
             continue
         if hint == _WITH_OFFSETS:
             instants.append(f.name)

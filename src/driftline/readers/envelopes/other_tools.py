@@ -315,7 +315,7 @@ def read_maxwell(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if not isinstance(kind, str) or "database" not in message.fields:
         raise NotReadable("no message of Maxwell's: it has no `type` and `database`")
     if kind in MARKS:
-        return _mark(message, kind)
+        return _control_message(message, kind)
     if kind not in MAXWELL_WRITES and kind != "delete":
         raise NotReadable(
             f"type {kind!r} is none of Maxwell's: {', '.join((*MAXWELL_WRITES, 'delete', *MARKS))}"
@@ -332,7 +332,7 @@ def read_maxwell(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     return written(row, None if old is None else merged(row, old), MAXWELL_WRITES[kind], position, terms)
 
 
-def _mark(message: Opened, kind: str) -> Mark:
+def _control_message(message: Opened, kind: str) -> Mark:
     mark = MARKS[kind]
     if not message.only(_MARK_FIELDS[mark]) or message.value("data"):
         raise NotReadable(f"type {kind!r} with other fields than Maxwell's message of that type has")

@@ -54,7 +54,8 @@ _KINDS = {ord('"'): TEXT, ord("{"): OBJECT, ord("["): LIST, ord("t"): FLAG, ord(
 class Unwrapper:
     """In a task: reads messages as records, and counts those that say nothing of a row.
 
-    ``marks``: their number by what they are; ``truncated``: the position of the last truncate among them.
+    ``control_messages``: their number by what they are; ``truncated``: the position of the last truncate
+    among them.
     """
 
     def __init__(self, row_key: RowKey) -> None:
@@ -72,7 +73,7 @@ class Unwrapper:
         )
         self._complete = replace(self._terms, placeholder_text="")
         self._placeholder = Placeholder.of(row_key.placeholder)
-        self.marks: Counter[str] = Counter()
+        self.control_messages: Counter[str] = Counter()
         self.truncated = ""
 
     @classmethod
@@ -97,7 +98,7 @@ class Unwrapper:
             except REFUSED:
                 changes = [message]
             if isinstance(changes, Mark):
-                self.marks[changes.kind] += 1
+                self.control_messages[changes.kind] += 1
                 self.truncated = max(self.truncated, changes.truncated)
                 changes = changes.records
             texts += changes
@@ -110,10 +111,10 @@ class Unwrapper:
         complete = not self._placeholder.may_be_in(b"\n".join(messages))
         return self._complete if complete else self._terms
 
-    def taken(self) -> tuple[Counter[str], str]:
+    def drain(self) -> tuple[Counter[str], str]:
         """The number of messages that say nothing of a row, since the last call, and the last truncate."""
-        taken = self.marks, self.truncated
-        self.marks, self.truncated = Counter(), ""
+        taken = self.control_messages, self.truncated
+        self.control_messages, self.truncated = Counter(), ""
         return taken
 
 

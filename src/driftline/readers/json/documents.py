@@ -273,7 +273,7 @@ class ListedRecords:
         >>> listed = ListedRecords(("data", "rows"))
         >>> list(listed.of(b'{"data": {"rows": [{"a": 1}, {"a": 2}], "page": 7}, "next": null}'))
         [b'{"a": 1}', b'{"a": 2}']
-        >>> listed.taken()
+        >>> listed.drain()
         Counter({'data.page': 1})
         """
         others: list[str] = []
@@ -294,7 +294,7 @@ class ListedRecords:
         self._others.update(others)
         yield from map(bytes, records)
 
-    def taken(self) -> Counter[str]:
+    def drain(self) -> Counter[str]:
         """Count documents with a value at each path outside the list, since the last call."""
         others, self._others = self._others, Counter()
         return others

@@ -32,14 +32,14 @@ from driftline.core.planning.maps import folded
 from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.planning.plan import Plan, lean
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Path, Place, Struct
-from driftline.core.settings.table import Settings
+from driftline.core.schema.types import Path, SourceLocation, Struct
+from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused, pickled
 from driftline.core.values import Malformed, RefusedText, UnlistedDocument, parse, parse_values, raw_members
 from driftline.keys.patch_fields import PRESENCE, presence_of_lines
 from driftline.observe.decoder import REFUSED, FieldDecoders, doubtful
 from driftline.observe.expect import ExpectedField, foreseen
-from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, Looked, Why
+from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, LineOutcome, Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
@@ -57,7 +57,7 @@ from driftline.readers.json.usual import (
     valueless_keys,
 )
 from driftline.readers.rejects import ORIGIN, PART, Origin, Origins, Reject, origin_array, reject_batch
-from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, gathered
+from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, group_parts
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _OBJECT, _NULL = b"{n"
@@ -157,25 +157,25 @@ class UsualRecords:
 
 @gc_paused()
 def taken_apart(
-    lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
+    lines: Sequence[bytes], outcomes: Sequence[LineOutcome], drifting: Drifting, takes: FieldDecoders
 ) -> tuple[UsualRecords, list[int]]:
     """Take the unusual values out of the lines' records.
 
     Args:
         lines: the lines.
-        looked: the lines that the observer's decoder did not take.
+        outcomes: the lines that the observer's decoder did not take.
         drifting: the paths of unusual values.
         takes: decoders of usual values alone, except numbers that a double cannot tell apart.
 
     Returns:
         The records without unusual values, and the places of lines to be read one by one.
     """
-    if not looked:
+    if not outcomes:
         return UsualRecords(lines, range(len(lines)), {}), []
-    drifted = [place for place, why in looked if why is None and lines[place].strip()]
+    drifted = [place for place, why in outcomes if why is None and lines[place].strip()]
     # The parser of columns forgets how a number was written.
     alone = {drifted[number] for number in doubtful([lines[place] for place in drifted])}
-    passed_over = {place for place, _ in looked}.difference(drifted)
+    passed_over = {place for place, _ in outcomes}.difference(drifted)
     texts, unusual = list(lines), dict[int, Unusual]()
     for place in drifted:
         if place not in alone:
@@ -227,7 +227,7 @@ class JsonRows:
         drifting: fields that also have values of other types.
         expected: the table's present or future columns.
         planned: the shape that the plan was made for.
-        judge: refuses records.
+        check: refuses records.
         before: the shape already observed, which need not be observed again.
     """
 
@@ -237,8 +237,8 @@ class JsonRows:
     drifting: Drifting
     expected: ExpectedField
     planned: RecordShape
-    settings: Settings
-    judge: AdmissionCheck | None = None
+    settings: TableSettings
+    check: AdmissionCheck | None = None
     before: RecordShape = field(default_factory=RecordShape)
 
     def __reduce__(self) -> Any:
@@ -258,11 +258,11 @@ class JsonRows:
         """
         route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
-        expected = terms.expected if terms.judge is not None else foreseen(terms.expected, planned)
+        expected = terms.expected if terms.check is not None else foreseen(terms.expected, planned)
         usual, valueless = usual_struct(route), valueless_keys([route])
-        drifting = drifting_keys(planned, usual, valueless, route, settings.contract)
+        drifting = drifting_keys(planned, usual, valueless, route, settings.fields)
         converter = Converter(struct, route, settings)
-        return cls(converter, usual, valueless, drifting, expected, planned, settings, terms.judge)
+        return cls(converter, usual, valueless, drifting, expected, planned, settings, terms.check)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """Return a copy for lines of which the first have the shape ``first``."""
@@ -272,26 +272,26 @@ class JsonRows:
     def observer(self) -> JsonObserver:
         """Create an observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
-        many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.planned.most_keys + 1)
-        return JsonObserver(self.expected, self.settings, self.judge, self._usual, many, self.before)
+        many = MANY_KEYS if self.check is not None else max(MANY_KEYS, self.planned.most_keys + 1)
+        return JsonObserver(self.expected, self.settings, self.check, self._usual, many, self.before)
 
     def of_lines(
-        self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
+        self, lines: Sequence[bytes], outcomes: Sequence[LineOutcome], fields: FieldDecoders
     ) -> Iterator[Rows]:
         """Yield the rows of the records among the lines.
 
         Args:
             lines: the lines.
-            looked: the lines that the observer's decoder did not take.
+            outcomes: the lines that the observer's decoder did not take.
             fields: the observer's decoders.
         """
-        records, alone = taken_apart(lines, looked, self.drifting, fields)
+        records, alone = taken_apart(lines, outcomes, self.drifting, fields)
         rows = chain(self._whole(lines, records), self._single(lines, alone))
         # Of changes of one row the later counts.
         return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
-        return limited(shape, self.usual, self.valueless, self.settings.contract)
+        return limited(shape, self.usual, self.valueless, self.settings.fields)
 
     def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
         """Convert records by whole columns, or one by one if the parser refuses them (a lone surrogate)."""
@@ -372,7 +372,7 @@ class AcceptedLines(NamedTuple):
     """
 
     lines: Sequence[bytes]
-    looked: Sequence[Looked]
+    looked: Sequence[LineOutcome]
     deletes: pa.Array | None = None
     origins: Sequence[int] | None = None
     runs: Sequence[Run] = ()
@@ -392,7 +392,7 @@ class LineTask:
         """
         if make is not None:
             return cls(make.observer(), make, terms)
-        return cls(JsonObserver(terms.expected, terms.settings, terms.judge, many=many), None, terms)
+        return cls(JsonObserver(terms.expected, terms.settings, terms.check, many=many), None, terms)
 
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
         self._observer, self._make, self._terms = observer, make, terms
@@ -400,16 +400,16 @@ class LineTask:
         self._unwrapper = Unwrapper.of(terms.settings.row_key) if keyed else None
         self._deletes = DeleteFilter.of(terms) if keyed else None
         self._admission: AdmissionByShape | None = None
-        if self._unwrapper is not None and terms.judge is not None:
-            self._admission = AdmissionByShape(terms.judge, terms.expected, terms.settings.dates)
-        self._learnt = -1
+        if self._unwrapper is not None and terms.check is not None:
+            self._admission = AdmissionByShape(terms.check, terms.expected, terms.settings.dates)
+        self._version = -1
 
     def observe(
         self, runs: Sequence[Run], everything: str | None = None
     ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
         """Observe lines of several runs. Places count through all runs, which are converted together."""
         lines: list[bytes] = []
-        judged: list[Looked] = []
+        outcomes: list[LineOutcome] = []
         rejects: list[Reject] = []
         flags: list[NDArray[np.bool_]] = []
         origins: list[int] | None = None if self._unwrapper is None else []
@@ -434,11 +434,11 @@ class LineTask:
             # From ``run.lines``, not the cut ones: a reject is kept whole.
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             if self._make is not None:
-                judged += [(len(lines) + place, why) for place, why in looked]
+                outcomes += [(len(lines) + place, why) for place, why in looked]
                 lines += run_lines
         deletes = pa.array(np.concatenate(flags)) if flags else None
         described = runs if asks_for_place(self._terms.settings.metadata) else ()
-        accepted = AcceptedLines(lines, judged, deletes, origins, described)
+        accepted = AcceptedLines(lines, outcomes, deletes, origins, described)
         return accepted, reject_batch(rejects) if rejects else None
 
     def _whole_messages(
@@ -478,11 +478,11 @@ class LineTask:
         assert self._make is not None
         observer = self._observer
         # The shape is compared only when something was learnt, not for each group of lines.
-        if observer.learnt != self._learnt:
+        if observer.version != self._version:
             # The one place where a task of JSON finds that its plan does not hold (see `TaskReader.rows`).
             if not self._make.planned.covers(folded(observer.result().shape)):
                 raise Diverged
-            self._learnt = observer.learnt
+            self._version = observer.version
         parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
         row_key, deletes = self._make.settings.row_key, accepted.deletes
         runs = [(len(run.lines), run.origins) for run in accepted.runs]
@@ -504,26 +504,30 @@ class LineTask:
     def observed(self) -> Observation:
         """Return the observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
-        self._learnt = min(self._learnt, 0)
-        observation = self._observer.taken()
-        return observation if self._unwrapper is None else observation.with_marks(*self._unwrapper.taken())
+        self._version = min(self._version, 0)
+        observation = self._observer.drain()
+        return (
+            observation
+            if self._unwrapper is None
+            else observation.with_control_messages(*self._unwrapper.drain())
+        )
 
 
 def rejected_of(
-    lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
+    lines: Sequence[bytes], outcomes: Sequence[LineOutcome], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
     """Yield the rejected lines by place, with the reasons.
 
     With a reason for ``everything``, all lines but blank ones are rejected.
     """
-    reasons = {place: why for place, why in judged if why is not None}
+    reasons = {place: why for place, why in outcomes if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:
         why = reasons.get(place, everything)
         if why is not None and lines[place].strip():
             yield place, why
 
 
-_BEHIND_ALL = Place("\U0010ffff")
+_BEHIND_ALL = SourceLocation("\U0010ffff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,15 +572,15 @@ class OpenSplits:
             # Of splits that are grouped, each begins with the first line of its file.
             self._part = splits[0][0]
             counts: dict[int, int] = {}
-            yield from gathered(self._runs(splits, counts), weight)
+            yield from group_parts(self._runs(splits, counts), weight)
             observation = self._lines.observed()
             if self._listed is not None:
-                observation = observation.with_excluded(self._listed.taken())
+                observation = observation.with_excluded(self._listed.drain())
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
                 terms = self._reader.terms
                 before = _behind_all(observation)
-                observer = JsonObserver(terms.expected, terms.settings, terms.judge, before=before)
+                observer = JsonObserver(terms.expected, terms.settings, terms.check, before=before)
                 self._lines = LineTask(observer, None, terms)
             self._parts.append(ObservedSplits(observation, counts, self._notes))
             self._notes = []

@@ -135,7 +135,7 @@ def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterato
                 # Such a document may be of any length: the limit holds for each record in its list.
                 documents = records_in(file, sys.maxsize)
                 records = (cut(text, longest) for document in documents for text in listed.of(document))
-            yield from gathered(([record] for record in records), BLOCK)
+            yield from group_lines(([record] for record in records), BLOCK)
             return
         end = split.text_length if is_unpacked(file) else split.start + split.length
         first = split.start == 0
@@ -178,7 +178,7 @@ def with_members(line: bytes, split: Split) -> bytes:
     return inside + (b"," if members and inside != b"{" else b"") + members + b"}"
 
 
-def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
+def group_lines(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
     """Join groups of records until they have at least ``size`` bytes."""
     records: list[bytes] = []
     size_so_far = 0

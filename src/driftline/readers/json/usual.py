@@ -30,7 +30,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import FieldSettings
 
 DEEPEST = 60  # levels of lists and structs that Arrow hands over
 
@@ -121,7 +121,7 @@ def _first(profiles: dict[Facet, Profile], routes: Sequence[FieldRoute]) -> Face
     ):
         return None
     # The first type rather than the most frequent: counts are no part of a shape.
-    first = min(profiles, key=lambda f: (profiles[f].place, str(f)))
+    first = min(profiles, key=lambda f: (profiles[f].location, str(f)))
     if profiles[first].ragged:
         return None
     if isinstance(first.base, MapOf) and first.base.key != STRING:
@@ -163,7 +163,9 @@ def _is_narrower(column: Base, base: Primitive) -> bool:
     return isinstance(column, Primitive) and column.name in NARROW and not fits(base, column)
 
 
-def limited(shape: RecordShape, usual: Struct, valueless: ValuelessKeys, contract: Contract) -> RecordShape:
+def limited(
+    shape: RecordShape, usual: Struct, valueless: ValuelessKeys, field_settings: FieldSettings
+) -> RecordShape:
     """A copy of the part of a shape that has the usual types.
 
     Excluded fields may have any, because the parser skips them; it also skips ``valueless`` ones.
@@ -171,7 +173,7 @@ def limited(shape: RecordShape, usual: Struct, valueless: ValuelessKeys, contrac
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
-        child = contract.of(key)
+        child = field_settings.of(key)
         if key in types:
             out.fields[key] = _limited(field, types[key], valueless.get(key) or _NONE, child)
         elif child.excluded:
@@ -183,14 +185,18 @@ def limited(shape: RecordShape, usual: Struct, valueless: ValuelessKeys, contrac
 
 
 def drifting_keys(
-    shape: RecordShape, usual: Struct, valueless: ValuelessKeys, route: RecordRoute, contract: Contract
+    shape: RecordShape,
+    usual: Struct,
+    valueless: ValuelessKeys,
+    route: RecordRoute,
+    field_settings: FieldSettings,
 ) -> Drifting:
     """The keys under which records of this shape have values of another than their ``usual`` type.
 
     Args:
         route: how the records become rows.
     """
-    return _drifting(shape, limited(shape, usual, valueless, contract), usual, valueless, [route])
+    return _drifting(shape, limited(shape, usual, valueless, field_settings), usual, valueless, [route])
 
 
 def _drifting(
@@ -240,10 +246,12 @@ def _drifting_inside(
     return _drifting(profile.record, same_profile.record, usual, valueless, record_routes)
 
 
-def _limited(field: FieldShape, type_: Type, valueless: ValuelessKeys, contract: Contract) -> FieldShape:
+def _limited(
+    field: FieldShape, type_: Type, valueless: ValuelessKeys, field_settings: FieldSettings
+) -> FieldShape:
     dim, base = peel(type_)
     facets = {
-        facet: _limited_inside(profile, base, valueless, contract.inside(dim))
+        facet: _limited_inside(profile, base, valueless, field_settings.inside(dim))
         for facet, profile in field.facets.items()
         if facet.dim == dim and not profile.ragged and _fits(facet.base, base)
     }
@@ -255,23 +263,25 @@ def _limited(field: FieldShape, type_: Type, valueless: ValuelessKeys, contract:
     )
 
 
-def _limited_inside(profile: Profile, usual: Type, valueless: ValuelessKeys, contract: Contract) -> Profile:
+def _limited_inside(
+    profile: Profile, usual: Type, valueless: ValuelessKeys, field_settings: FieldSettings
+) -> Profile:
     """The part of an object that has the usual types.
 
     A map may still be known by its keys, or by its values.
     """
     match usual:
         case Struct() if profile.record is not None:
-            return replace(profile, record=limited(profile.record, usual, valueless, contract))
+            return replace(profile, record=limited(profile.record, usual, valueless, field_settings))
         case Map(value=value) if profile.record is not None:
-            value_contract = contract.of("value")
+            value_settings = field_settings.of("value")
             fields = {
-                key: _limited(field, value, _NONE, value_contract)
+                key: _limited(field, value, _NONE, value_settings)
                 for key, field in profile.record.fields.items()
             }
             return replace(profile, record=RecordShape(fields))
         case Map(value=value) if profile.value is not None:
-            return replace(profile, value=_limited(profile.value, value, _NONE, contract.of("value")))
+            return replace(profile, value=_limited(profile.value, value, _NONE, field_settings.of("value")))
     return replace(profile)
 
 

@@ -182,7 +182,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     new = [New(facet, "first-sight", "first seen", profile) for facet, profile in facets.items()]
     common = common_denominator(facets) if len(facets) > 1 else None
     if common is not None and common not in facets:
-        last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.place)
+        last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.location)
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
