@@ -10,6 +10,7 @@ import pytest
 
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.reader import metadata_table
 from driftline.lake import Lake, Table
 from driftline.runtime.session import catalog_settings
 from driftline.write import STAGED, WRITTEN
@@ -31,7 +32,7 @@ def objects(table: Table) -> list[str]:
 
 
 def data_files(table: Table) -> set[str]:
-    return {row[0] for row in table.format.handle.metadata_table("all_files").select("file_path").collect()}
+    return {row[0] for row in metadata_table(table.format.handle, "all_files").select("file_path").collect()}
 
 
 def drifting(folder: Path, count: int = 4) -> Path:

@@ -182,7 +182,7 @@ def test_alter(case: Case, lake: Lake, table_name: str) -> None:
         f"tblproperties ('format-version' = '{options.get('format', 2)}')"
     )
     run(case, lake, table)
-    now = IcebergAlteration(table.format).before
+    now = IcebergAlteration(table.format.handle).before
     assert columns(now.schema) == case.schema
     if "partition" in options:
         shown = [f"{f.name} {f.transform.of(name(now, f.source))}" for f in now.partition]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from driftline.formats.iceberg.reader import metadata_table
 from driftline.lake import Lake, Table
 from lake.formats import by_pyiceberg
 from lake.proof import proven
@@ -77,7 +78,9 @@ def test_a_rewrite(lake: Lake, table_name: str, tmp_path: Path) -> None:
     assert rows == [(1, 4.0), (2, None), (3, 5.0), (4, 1.5), (5, None)]
 
     # As the format has it: columns of these ids in the data files.
-    (path, *_) = [row[0] for row in table.format.handle.metadata_table("files").select("file_path").collect()]
+    (path, *_) = [
+        row[0] for row in metadata_table(table.format.handle, "files").select("file_path").collect()
+    ]
     schema = pq.read_schema(path.removeprefix("file:"))
     assert schema.field("_row_id").metadata[b"PARQUET:field_id"] == b"2147483540"
     assert schema.field("_last_updated_sequence_number").metadata[b"PARQUET:field_id"] == b"2147483539"
