@@ -23,7 +23,7 @@ explain select * from T
 """.strip().splitlines()
 
 WRITES = """
-drop table T | runs it
+drop table T | `driftline drop`
 insert into T values (2) | `driftline ingest`
 with x as (select 2 as a) insert into T select * from x | `driftline ingest`
 from T insert into T select a insert into T select a | `driftline ingest`
@@ -42,7 +42,7 @@ create namespace other | runs it
 call lake.system.expire_snapshots('T') | runs it
 execute immediate 'drop table T' | runs it
 begin drop table T; end | runs it
-explain drop table T | runs it
+explain drop table T | `driftline drop`
 analyze table T compute statistics | runs it
 refresh table T | runs it
 cache table T | runs it

@@ -175,6 +175,7 @@ def test_signal_to_all_processes_in_the_middle_of_a_batch_ends_the_capture_behin
         preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509  tests may run below nohup
     )  # fmt: skip
     assert running.stdout is not None
+    assert running.stdout.readline().startswith("live  checkpoint ")
     assert "1 record read, 1 written" in running.stdout.readline()
     (source / "2.json").write_text("".join(f'{{"id": {i}}}\n' for i in range(200_000)))
     while len(list((here / "lake/shop" / f"live{how}").rglob("*.parquet"))) < 2:
