@@ -178,8 +178,9 @@ def test_a_ducklake_goes_from_a_folder_to_a_bucket(
     catalog.parent.mkdir()
     shutil.copy(here / "catalog.sqlite", catalog)
     moved = Lake.open(uri, ducklake=f"sqlite:{catalog}")
+    assert moved.embedded is not None  # a Spark that runs in this process may not reach the bucket
     with pytest.raises(UsageError, match="is a copy of the lake at"):
-        moved.alter("alter table shop.orders add column more int")
+        moved.embedded.check_open(writes=True)
     with pytest.raises(DataError, match="is missing, and a table of the lake names it"):
         moved.relocate()
     for path in (path for path in before if path.is_relative_to(here / "data")):
