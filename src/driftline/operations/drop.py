@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.schema.naming import VIEW_SUFFIX
+from driftline.core.support import as_json
 from driftline.operations.view import drop_view, has_view
 from driftline.runtime.shown import Shown
 
@@ -48,16 +49,7 @@ class Dropped(Shown):
 
     def to_dict(self) -> DroppedJson:
         """The form that JSON output has."""
-        return {
-            "tables": list(self.tables),
-            "view": self.view,
-            "captures": list(self.captures),
-            "folders": list(self.folders),
-            "files": self.files,
-            "size": self.size,
-            "purged": self.is_purged,
-            "done": self.is_done,
-        }
+        return as_json(DroppedJson, self, purged=self.is_purged, done=self.is_done)
 
 
 def drop(

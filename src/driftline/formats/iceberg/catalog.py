@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from driftline.formats.home import DisplacedLake
 
 _AT_ONCE = 8  # files that are copied side by side
-
-
 _NUMBERED = re.compile(r"/v?(\d+)[-.][^/]*metadata\.json$")  # a metadata file, by its version
 _LOG = logging.getLogger("driftline")
 
@@ -407,7 +405,7 @@ def clean(
         table = tables[sharing[0]]
         within = Bounds.either(handle.bounds(tables[handle]) for handle in sharing)
         remote = in_store(table, folder)
-        files = listed_orphans(table, folder, before) if remote else listed(spark, folder, before)
+        files = _listed(spark, table, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
         ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
         written = {bare(f.path): f for f in ours}
@@ -429,10 +427,12 @@ def clean(
 
 def _below(spark: SparkSession, java: Any) -> list[Orphan]:
     """All files below a Java table's location."""
-    location, now = str(java.location()), float("inf")
-    return list(
-        listed_orphans(java, location, now) if in_store(java, location) else listed(spark, location, now)
-    )
+    return list(_listed(spark, java, str(java.location()), float("inf")))
+
+
+def _listed(spark: SparkSession, table: Any, folder: str, before: float) -> Iterator[Orphan]:
+    """All files in a folder of a Java table that were last changed ``before`` then, in seconds since 1970."""
+    return listed_orphans(table, folder, before) if in_store(table, folder) else listed(spark, folder, before)
 
 
 def _purge(spark: SparkSession, java: Any, files: Iterable[Orphan]) -> None:
@@ -461,10 +461,8 @@ def _owners(tables: Mapping[IcebergHandle, Any]) -> dict[str, list[IcebergHandle
 def _is_behind(handle: IcebergHandle, table: Any) -> bool:
     """True if a Java table's folder has later metadata than its catalog, which may name what looks unused."""
     current = str(table.operations().current().metadataFileLocation())
-    folder, version, now = current.rpartition("/")[0], _version(current), time.time()
-    files = (
-        listed_orphans(table, folder, now) if in_store(table, folder) else listed(handle.spark, folder, now)
-    )
+    folder, version = current.rpartition("/")[0], _version(current)
+    files = _listed(handle.spark, table, folder, time.time())
     later = next((file.path for file in files if _version(file.path) > version >= 0), None)
     if later is not None:
         _LOG.warning(
