@@ -172,8 +172,8 @@ def test_a_ducklake_goes_from_a_folder_to_a_bucket(
     """Its files are copied, and its catalog, which `relocate` then has look into the bucket."""
     here, folder, catalog = tmp_path / "lake", tmp_path / "in", tmp_path / "new" / "catalog.sqlite"
     lines(folder, "1.jsonl", *({"id": i, "p": i * 1.5} for i in range(3)), "{")
-    with Lake.open(here, ducklake="sqlite") as lake:
-        lake.table("shop.orders").ingest(folder / "1.jsonl", key="id")
+    # Not closed: that would stop the Spark that the tests of a process share.
+    Lake.open(here, ducklake="sqlite").table("shop.orders").ingest(folder / "1.jsonl", key="id")
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     catalog.parent.mkdir()
     shutil.copy(here / "catalog.sqlite", catalog)

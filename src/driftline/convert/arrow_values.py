@@ -365,11 +365,21 @@ class ArrowValues:
         # built.
         if dim == self.dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
-        if dim < self.dim:
+        if dim < self.dim and not (dim and self._has_empty_lists()):
             return pa.nulls(len(self._lists), type_)
         if not self.dim:
             return wrapped(leaves, type_)
         return assemble(place(self.shredded(), leaves.is_valid().to_pylist(), dim), leaves, type_)
+
+    def _has_empty_lists(self) -> bool:
+        """True if a value is a list without a value inside: a column of fewer lists takes it, too."""
+        owners, lists = np.arange(len(self._lists)), self._lists
+        for _ in range(self.dim):
+            owners = owners[pc.list_parent_indices(lists).to_numpy()]
+            lists = lists.flatten()
+        valued = np.zeros(len(self._lists), np.bool_)
+        valued[owners[self._valid]] = True
+        return bool((~valued & ~nulls_of(self._lists)).any())
 
     def shredded(self, first: int = 0) -> Shredded:
         """The values taken apart.
