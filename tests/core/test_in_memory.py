@@ -27,6 +27,7 @@ from driftline.errors import DataError, UsageError
 from driftline.sources.in_memory import record_columns, written
 from driftline.sources.inputs import paths_or_rows
 from driftline.verify import in_memory
+from driftline.verify.change_feeds import changes_in
 
 
 @pytest.fixture(autouse=True)
@@ -253,6 +254,12 @@ def test_frames_of_polars() -> None:
     assert read(frame.lazy()) == (types, rows)
 
 
+def test_null_member_of_a_record_stays_as_an_envelope_may_need_it() -> None:
+    deleted = {"type": "DELETE", "data": None, "old": [{"id": "7"}]}
+    assert independently([deleted]) == [deleted]
+    assert len(changes_in("canal", independently([deleted])[0])) == 1
+
+
 def test_polars_columns_of_objects_are_what_the_objects_are() -> None:
     """Arrow gets their addresses as bytes, which are nothing of the data."""
     ids = [UUID(int=7), None]
@@ -264,7 +271,7 @@ def test_polars_columns_of_objects_are_what_the_objects_are() -> None:
     assert read(frame) == read(frame.lazy()) == expected
     assert independently(frame) == [
         {"n": 1, "id": str(UUID(int=7)), "mixed": Decimal("1.5")},
-        {"n": 2, "mixed": "x"},
+        {"n": 2, "id": None, "mixed": "x"},
     ]
     with pytest.raises(UsageError, match=r"^s: a value of type set cannot be stored in a table"):
         read(pl.DataFrame({"s": [{1, 2}, {3}]}))

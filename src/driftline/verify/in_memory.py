@@ -128,11 +128,11 @@ def _of_row(number: int, record: Mapping[str, Any]) -> dict[str, Any]:
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     out = {}
     for key, value in record.items():
-        if not _is_null(value):
-            try:
-                out[key] = _plain(value)
-            except _UnknownType as error:
-                raise _UnknownType(*error.args, key) from None
+        try:
+            # A null stays: an envelope that lacks a member is another message than one that has it as null.
+            out[key] = _plain(value)
+        except _UnknownType as error:
+            raise _UnknownType(*error.args, key) from None
     return out
 
 
