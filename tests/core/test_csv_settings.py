@@ -213,6 +213,7 @@ _PARTS = st.sampled_from(
             "skip_lines": st.sampled_from(["0", "1", "2"]),
             "comment": st.just("#"),
             "thousands": st.sampled_from([".", ","]),
+            "nulls": st.sampled_from(["a", "1,x"]),
         },
     ),
     st.integers(1, 30),
@@ -301,6 +302,31 @@ def test_names_that_a_person_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 TITLES = "Sales of 2026\nmade by hand\n\nid;name\n1;x\n2;y\n"
 NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is late\n2,y\n'
+
+
+def test_cell_that_is_a_null_text_is_null(tmp_path: Path) -> None:
+    file = put(tmp_path, 'bill,on,note,NA\n39.1,NA,NA,1\n"NA",true,"a, NA",\n-,FALSE,"x\ny",2\n"N"A,-,,3\n')
+    types, rows, _, notes = read(file, nulls='"NA", -', header="yes")
+    assert types == {"bill": "string", "on": "boolean", "note": "string", "NA": "long"}
+    assert rows == [
+        ("39.1", None, None, 1),
+        (None, True, "a, NA", None),
+        (None, False, "x\ny", 2),
+        ('"N"A', None, None, 3),
+    ]
+    assert notes == ["null: 3 cells NA, 2 cells - (--null)"]
+    assert texts(file, nulls="NA,-") == [
+        ("39.1", None, None, "1"),
+        (None, "true", "a, NA", None),
+        (None, "FALSE", "x\ny", "2"),
+        ('"N"A', None, None, "3"),
+    ]
+    numbers = put(tmp_path, "2,1.5\n1,NA\n")
+    assert read(numbers, nulls="NA")[:2] == (
+        {"column_1": "long", "column_2": "double"},
+        [(2, 1.5), (1, None)],
+    )
+    assert read(numbers, nulls="NA", thousands=",")[1] == [(2, 1.5), (1, None)]
 
 
 def test_titles_above_the_header(tmp_path: Path) -> None:

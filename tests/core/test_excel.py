@@ -40,9 +40,9 @@ def texts(path: str, dialect: Dialect | None = None, sheet: str = "") -> list[An
     return [json.loads(line) if line else None for line in lines]
 
 
-def verified(path: str, folder: Path, header: str = "", sheet: str = "") -> list[Any]:
+def verified(path: str, folder: Path, header: str = "", sheet: str = "", nulls: str = "") -> list[Any]:
     """The same as `verify` reads it."""
-    as_lines(path, folder / "lines", sheet, CsvDialect(header=header))
+    as_lines(path, folder / "lines", sheet, CsvDialect(header=header, nulls=nulls))
     lines = (folder / "lines").read_text().splitlines()
     return [json.loads(line) if line else None for line in lines]
 
@@ -70,6 +70,16 @@ CELLS = [
 def test_a_cell_keeps_its_type(tmp_path: Path, cell: Any, value: Any) -> None:
     path = workbook(tmp_path / "a.xlsx", s=[["n", "v"], ["x", cell]])
     assert texts(path) == [None, {"n": "x", "v": value}] == verified(path, tmp_path)
+
+
+def test_cell_that_is_a_null_text_is_null_and_its_row_stays(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", s=[["n", "NA"], ["NA", 1.5], [-999, "-"], ["NA", "-"]])
+    (split,), notes = sheet_split(path, ""), list[str]()
+    dialect = Dialect(nulls="NA,-999,-")
+    assert list(sheet_texts(split, dialect, 10_000, notes))
+    rows = [None, {"n": None, "NA": 1.5}, *[{"n": None, "NA": None}] * 2]
+    assert texts(path, dialect) == rows == verified(path, tmp_path, nulls="NA,-999,-")
+    assert notes == ["null: 2 cells NA, 1 cell -999, 2 cells - (--null)"]
 
 
 def test_a_column_of_moments_has_no_days(tmp_path: Path) -> None:

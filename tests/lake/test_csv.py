@@ -356,6 +356,19 @@ def test_a_file_of_windows_with_decimal_commas(table: Table, tmp_path: Path) -> 
         table.ingest(wrong)
 
 
+def test_null_texts_are_kept_for_later_batches_and_checked_by(table: Table, tmp_path: Path) -> None:
+    first = csv(tmp_path, "id,bill\n1,39.1\n2,NA\n", "1.csv")
+    later = csv(tmp_path, 'id,bill\n3,"NA"\n4,46.1\n', "2.csv")
+    report = table.ingest(first, nulls="NA")
+    assert "null: 1 cell NA (--null)" in report.hints
+    table.ingest(later)
+    assert types(table) == {"id": "long", "bill": "double"}
+    proven(table, first, later)
+    table.ingest(csv(tmp_path, "id,bill\n5,NA\n", "3.csv"), nulls="")
+    assert {r.id: r.bill_string for r in table.read().where("id > 4").collect()} == {5: "NA"}
+    proven(table, first, later, tmp_path / "3.csv")
+
+
 def test_several_headers_and_delimiters_in_one_batch(table: Table, tmp_path: Path) -> None:
     files = [
         csv(tmp_path, "a;b\n1;x\n", "1.csv"),

@@ -16,6 +16,7 @@ from driftline.core.settings.csv import NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.readers.csv.open import header_advice, is_row, named
+from driftline.readers.csv.types import null_notes
 from driftline.readers.json.splits import Split, with_members
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import opened
@@ -60,7 +61,7 @@ def sheet_texts(
     """The rows of a sheet as texts, in groups: one a row of the sheet, empty where that is no record.
 
     Args:
-        dialect: tells of the header, and of rows to skip.
+        dialect: tells of the header, of rows to skip, and of texts that are null.
         longest: bytes of a text, at most.
         notes: gets advice for a person.
     """
@@ -87,15 +88,18 @@ def sheet_texts(
         notes.append(advice)
     # In a column of moments a bare date is midnight: else the column would have two types.
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
+    nulls = dict.fromkeys(dialect.null_texts, 0)
     # Blank lines count, so the numbers are those of the sheet.
     texts = [b""] * (top + first + begins)
     for row in rows[first + begins :]:
-        texts.append(cut(_text(row, names, moments), longest))
+        texts.append(cut(_text(row, names, moments, nulls), longest))
         if len(texts) >= _ROWS:
             yield _with_members(texts, split)
             texts = []
     if texts:
         yield _with_members(texts, split)
+    if notes is not None:
+        notes.extend(null_notes({text: count for text, count in nulls.items() if count}))
 
 
 def _with_members(texts: list[bytes], split: Split) -> list[bytes]:
@@ -112,22 +116,29 @@ def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[
                 "name each column",
             )
         return dialect.names, 0, ""
-    cells = [[_shown(cell).encode() for cell in row] for row in rows]
+    nulls = {"", *dialect.null_texts}
+    shown = [list(map(_shown, row)) for row in rows]
+    cells = [[b"" if text in nulls else text.encode() for text in row] for row in shown]
     if dialect.header == NO or (dialect.header != YES and is_row(cells, dialect.signs)):
         return [f"column_{place}" for place in range(1, width + 1)], 0, ""
-    names = [column.name for column in named([cell.decode() for cell in cells[0]])]
+    names = [column.name for column in named(shown[0])]
     return names, 1, header_advice(cells, dialect, path)
 
 
-def _text(row: Sequence[Any], names: Sequence[str], moments: set[int]) -> bytes:
+def _text(row: Sequence[Any], names: Sequence[str], moments: set[int], nulls: dict[str, int]) -> bytes:
     """A row as JSON; empty if all cells are.
 
     Args:
         moments: columns of which some cells have a time of day.
+        nulls: the count of each text that is null.
     """
     if not any(map(_is_filled, row)):
         return b""
     values = [_value(cell, in_moments=i in moments) for i, cell in enumerate(row)]
+    if nulls:
+        for i, cell in enumerate(row):
+            if (shown := _shown(cell)) in nulls:
+                values[i], nulls[shown] = None, nulls[shown] + 1
     record = dict(zip(names, values, strict=True))
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import List, Map, Struct, Type, name_text
-from driftline.core.settings.declarations import SettingArguments
+from driftline.core.settings.declarations import SETTINGS, SettingArguments
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -27,6 +27,7 @@ _STEP = r'[\w-]+|"(?:[^"\\]|\\.)*"'
 _SETTING = re.compile(rf'(\w+)((?:\.(?:{_STEP}))*) = ("(?:[^"\\]|\\.)*")  # (.*)')  # as `toml_line` makes it
 _FLAG = re.compile(r"--([a-z][a-z-]*)( (?:'[^']*'|[^\s,;:()]+))?")
 _WITH_VALUE = {*SettingArguments.__annotations__, "format", "value_format"}
+_OF_FLAG = {setting.flag.name: name for name, setting in SETTINGS.items() if setting.flag is not None}
 _IN_PYTHON = {
     "again": "again=True",
     "json": "to_dict()",
@@ -139,7 +140,7 @@ def _argument(flag: re.Match[str]) -> str:
         return f"hints={{{_quoted(path)}: {_quoted(type_)}}}"
     if name == "set" and "=" in value:
         name, _, value = value.strip().partition("=")
-    elif name not in _WITH_VALUE:
+    elif (name := _OF_FLAG.get(name, name)) not in _WITH_VALUE:
         return flag[0]
     return f"{name}={_quoted(''.join(shlex.split(value)))}" if value else name
 

@@ -55,6 +55,7 @@ class CsvDialect(NamedTuple):
     comment: str = ""
     decimal: str = ""
     thousands: str = ""
+    nulls: str = ""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CsvDialect:
@@ -65,6 +66,15 @@ class CsvDialect(NamedTuple):
         """
         said = cls(*(properties.get(f"driftline.{name.replace('_', '-')}", "") for name in cls._fields))
         return said._replace(delimiter="\t") if said.delimiter in ("tab", r"\t") else said
+
+    @property
+    def null_texts(self) -> frozenset[str]:
+        """The texts of cells that are null, the empty one among them.
+
+        >>> sorted(CsvDialect(nulls='NA, "a,b"').null_texts)
+        ['', 'NA', 'a,b']
+        """
+        return frozenset(["", *(text.strip() for text in _listed(self.nulls))])
 
     @property
     def comma(self) -> bool:
@@ -159,7 +169,11 @@ def said_names(dialect: CsvDialect) -> list[str]:
     """
     if dialect.header in ("", "auto", "yes", "no"):
         return []
-    return [cell.strip() for cell in next(csv.reader([dialect.header], skipinitialspace=True))]
+    return [cell.strip() for cell in _listed(dialect.header)]
+
+
+def _listed(text: str) -> list[str]:
+    return next(csv.reader([text], skipinitialspace=True), [])
 
 
 def names_of(header: Sequence[Cell]) -> list[str]:
@@ -273,13 +287,13 @@ def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
     if not names or not all(names):
         return True
     settings = ValueSettings(comma=dialect.comma, thousands=dialect.thousands)
-    kinds = [_kind(name, settings) for name in names]
-    if "" in kinds:
+    kinds, nulls = [_kind(name, settings) for name in names], dialect.null_texts
+    if "" in kinds or not nulls.isdisjoint(names):
         return True
     for row in first[1:]:
         if row.cells is not None and len(row.cells) == len(names):
             pairs = zip(kinds, row.cells, strict=True)
-            if any(cell and _kind(cell, settings) != kind for kind, cell in pairs):
+            if any(cell not in nulls and _kind(cell, settings) != kind for kind, cell in pairs):
                 return True
     if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in names):
         return False

@@ -273,6 +273,7 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
     A row of another width is malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = said_names(dialect) or None
+    nulls = dialect.null_texts
     for row, is_header in _csv_rows(file, dialect):
         if header is None and row.cells is not None:
             # Without a header, the first whole row only says how many columns there are.
@@ -294,7 +295,13 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
         if reason or row.cells is None:
             yield Read(place, None, raw, reason)
         else:
-            yield Read(place, dict(zip(header, row.cells, strict=True)))
+            cells = [Cell() if _is_null(cell, nulls) else cell for cell in row.cells]
+            yield Read(place, dict(zip(header, cells, strict=True)))
+
+
+def _is_null(cell: Cell, nulls: Collection[str]) -> bool:
+    """True if the cell is one of the texts that are null, as it is written."""
+    return cell in nulls and not isinstance(cell, Misquoted)
 
 
 def _signed(cell: Cell, dialect: CsvDialect) -> Cell:

@@ -53,6 +53,7 @@ def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect) -> None:
     first = min((n for n in filled if n >= int(dialect.skip_lines or 0)), default=0)
     head = [[_shown(rows.get(n, {}).get(i)) for i in places] for n in range(first, first + _HEAD)]
     names, begin = _names(head, dialect) if filled else ([], 0)
+    nulls = dialect.null_texts
     moments = {
         i
         for cells in rows.values()
@@ -62,7 +63,11 @@ def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect) -> None:
     with target.open("w", encoding="utf-8") as lines:
         for n in range(max(filled, default=-1) + 1):
             if n in filled and n >= first + begin:
-                values = [_value(filled[n].get(i), i in moments) for i in places]
+                cells = [filled[n].get(i) for i in places]
+                values = [
+                    None if _shown(cell) in nulls else _value(cell, i in moments)
+                    for i, cell in zip(places, cells, strict=True)
+                ]
                 lines.write(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False))
             lines.write("\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -53,6 +54,7 @@ class Dialect:
         skip_lines: the number of lines before the header.
         comment: begins lines that are skipped.
         thousands: the separator of thousands.
+        nulls: texts of cells that are null, separated by commas.
         kept: the signs are from an earlier batch of the table, and nobody stated them for this one.
 
     >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
@@ -71,6 +73,7 @@ class Dialect:
     skip_lines: str = ""
     comment: str = ""
     thousands: str = ""
+    nulls: str = ""
     kept: bool = False
 
     def __post_init__(self) -> None:
@@ -103,7 +106,16 @@ class Dialect:
         """
         if self.header in ("", YES, NO):
             return ()
-        return tuple(name.strip() for name in next(csv.reader([self.header], skipinitialspace=True)))
+        return _listed(self.header)
+
+    @property
+    def null_texts(self) -> tuple[str, ...]:
+        """The texts of cells that are null, beside the empty one.
+
+        >>> Dialect(nulls="NA, n/a").null_texts
+        ('NA', 'n/a')
+        """
+        return tuple(filter(None, dict.fromkeys(_listed(self.nulls)))) if self.nulls else ()
 
     def _check_names(self) -> None:
         """Raise ValueError for invalid column names."""
@@ -152,8 +164,14 @@ class Dialect:
             "header": f"'{self.header}'" if self.names else self.header,
             "skip-lines": self.skip_lines,
             "comment": self.comment and f"'{self.comment}'",
+            "null": shlex.quote(self.nulls) if "'" in self.nulls else self.nulls and f"'{self.nulls}'",
         }
         return " ".join(f"--{name} {text}" for name, text in shown.items() if text)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """The texts that stand between commas, in quotes where they have one."""
+    return tuple(item.strip() for item in next(csv.reader([text], skipinitialspace=True)))
 
 
 def _encoding(name: str) -> str:

@@ -246,6 +246,11 @@ class SettingArguments(TypedDict, total=False):
         group="csv",
         flag=Flag("The thousands separator in CSV numbers: . or , [default: none]", "SIGN"),
     )]
+    nulls: Annotated[str, Setting(
+        about="Texts of cells in CSV and Excel that are null, as the empty cell is: `NA,n/a,-`.",
+        group="csv",
+        flag=Flag("Cells of CSV and Excel with one of these texts are null: NA,n/a,-.", "TEXT,…", "null"),
+    )]
     escape: Annotated[str, Setting(
         about="The character that escapes quotes within quoted CSV cells, or `none`; detected if not set.",
         group="csv",

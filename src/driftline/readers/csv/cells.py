@@ -34,18 +34,19 @@ class NoRow:
 
 
 def columns(
-    piece: Piece, types: Sequence[pa.DataType], signs: Signs = JSON_SIGNS
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs = JSON_SIGNS, nulls: Sequence[str] = ()
 ) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 
     ``types``: of the columns; each text must be written as a value of its column's type, and the piece UTF-8.
-    ``signs``: those in numbers. A blank line is a row only where there is one column.
+    ``signs``: those in numbers. ``nulls``: texts of cells that are null, beside the empty one. A blank line
+    is a row only where there is one column.
 
     >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
     >>> [array.to_pylist() for array in arrays], others
     ([[1, 3], ['x', None]], [NoRow(raw=b'2', line=2, why='not as many cells as the header')])
     """
-    return (_plain if piece.plain else _careful)(piece, types, signs)
+    return (_plain if piece.plain else _careful)(piece, types, signs, nulls)
 
 
 def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.int64]:
@@ -73,7 +74,9 @@ def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.i
     return lines[~np.isin(lines, [reject.line for reject in others])]
 
 
-def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
+def _plain(
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs, nulls: Sequence[str]
+) -> tuple[list[pa.Array], list[NoRow]]:
     names = [str(i) for i in range(len(types))]
     delimiter, quote = piece.marks.delimiter, piece.marks.quote
     wrong: list[int] = []
@@ -108,7 +111,7 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[li
             # All texts were checked when the file was looked at.
             check_utf8=False,
             column_types=dict(zip(names, read, strict=True)),
-            null_values=[""],
+            null_values=["", *nulls],
             strings_can_be_null=True,
             decimal_point=signs.decimal,
         ),
@@ -136,15 +139,18 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
     return out
 
 
-def _careful(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
-    rows: list[list[bytes]] = []
+def _careful(
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs, nulls: Sequence[str]
+) -> tuple[list[pa.Array], list[NoRow]]:
+    none = {b"", *(text.encode() for text in nulls)}
+    rows: list[list[bytes | None]] = []
     others = []
     for record in records(piece.text, piece.line, piece.marks):
         why = _why(record, len(types))
         if why is not None:
             others.append(NoRow(record.raw, record.line, why))
         elif record.raw or len(types) == 1:
-            rows.append(record.cells or [])
+            rows.append([None if cell in none else cell for cell in record.cells or []])
     return [_array([row[i] for row in rows], type_, signs) for i, type_ in enumerate(types)], others
 
 
@@ -154,8 +160,8 @@ def _why(record: CsvRecord, width: int) -> str | None:
     return NOT_AS_WIDE if record.raw and len(record.cells) != width else None
 
 
-def _array(cells: Sequence[bytes], type_: pa.DataType, signs: Signs) -> pa.Array:
-    texts = pa.array([cell.decode() if cell else None for cell in cells], pa.string())
+def _array(cells: Sequence[bytes | None], type_: pa.DataType, signs: Signs) -> pa.Array:
+    texts = pa.array([None if cell is None else cell.decode() for cell in cells], pa.string())
     return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else _cast(texts, type_, signs)
 
 

@@ -169,6 +169,7 @@ class Form:
     Attributes:
         encoding: empty for UTF-8.
         has_header: the first row has names.
+        nulls: texts of cells that are null, beside the empty one.
         ahead: the bytes before the header that declare the file's form.
         lines_ahead: the lines of those bytes.
         hints: other possible readings, where nobody has stated one.
@@ -178,6 +179,7 @@ class Form:
     marks: Marks = COMMA
     encoding: str = ""
     signs: Signs = JSON_SIGNS
+    nulls: tuple[str, ...] = ()
     has_header: bool = True
     ahead: int = 0
     lines_ahead: int = 0
@@ -228,11 +230,14 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     begin = Beginning(text[ahead : ahead + HEAD])
     delimiters = (separator[2],) if separator else _DELIMITERS
     marks = _marks_of(begin, (dialect.delimiter.encode(),) if dialect.delimiter else delimiters, dialect)
-    is_data = not dialect.header and is_row(begin.cells(marks), dialect.signs)
+    is_data = not dialect.header and is_row(begin.judged(marks, dialect), dialect.signs)
     has_header = dialect.header == YES or not (dialect.header or is_data)
     hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
     dates = tuple(date_hints(begin.cells(marks)[has_header:], lambda: begin.all_cells(marks)[has_header:]))
-    return Form(marks, encoding, dialect.signs, has_header, ahead, int(separator is not None), hints, dates)
+    lines_ahead = int(separator is not None)
+    return Form(
+        marks, encoding, dialect.signs, dialect.null_texts, has_header, ahead, lines_ahead, hints, dates
+    )
 
 
 def check_signs(text: bytes, form: Form, path: str) -> None:
@@ -270,7 +275,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas; for a column that is there: driftline resolve"
-    if has_header and (advice := header_advice(begin.cells(marks), dialect, "{path}")):
+    if has_header and (advice := header_advice(begin.judged(marks, dialect), dialect, "{path}")):
         yield advice
     if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
         yield from _titles(begin, marks)
@@ -376,6 +381,11 @@ class Beginning:
     def cells(self, marks: Marks) -> list[list[bytes]]:
         """Return the cells of the first rows."""
         return [row.cells or [] for row in self.rows(marks)]
+
+    def judged(self, marks: Marks, dialect: Dialect) -> list[list[bytes]]:
+        """Return the cells of the first rows, empty where a dialect says that they are null."""
+        nulls = {text.encode() for text in dialect.null_texts}
+        return [[b"" if cell in nulls else cell for cell in row] for row in self.cells(marks)]
 
     def all_cells(self, marks: Marks) -> list[list[bytes]]:
         """Return the cells of all rows but one that may be cut off."""

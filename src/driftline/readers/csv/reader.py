@@ -6,6 +6,7 @@ observed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -54,6 +55,7 @@ from driftline.readers.csv.types import (
     hint_lines,
     in_order,
     not_met,
+    null_notes,
     patterns_of,
     type_of,
     types_of,
@@ -185,6 +187,7 @@ class CsvFile:
     Attributes:
         types: the possible types of each column, once it was looked at.
         escaped: a backslash may escape its quotes.
+        nulls: the cells of each text that is null.
     """
 
     path: str
@@ -192,6 +195,7 @@ class CsvFile:
     stretches: Sequence[Stretch]
     types: Sequence[Types] = ()
     escaped: bool = False
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,7 @@ class CsvSample:
         open_end: the stretch is cut off within a cell, or begins there.
         wrong: the text that cannot be read, with its line, counted in the stretch.
         escaped: cells may close only where a backslash escapes quotes.
+        nulls: the cells of each text that is null.
     """
 
     types: Sequence[Types]
@@ -211,6 +216,7 @@ class CsvSample:
     open_end: bool = False
     wrong: Wrong | None = None
     escaped: bool = False
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
 
 @gc_paused()
@@ -222,7 +228,8 @@ def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvS
         types: the candidate types of each column.
         test: finds the types that fit.
     """
-    lines, escaped = 0, False
+    lines, escaped, form = 0, False, stretch.form
+    nulls: Counter[str] = Counter()
     try:
         for piece in stretch.at_line(1).pieces():
             escaped = escaped or (not piece.plain and is_escaped(piece.text, piece.marks))
@@ -230,10 +237,10 @@ def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvS
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
-            if any(types):
+            if any(types) or form.nulls:
                 texts, _ = columns(piece, [pa.string()] * len(types))
-                signs = stretch.form.signs
-                types = [test(column, among, signs) for column, among in zip(texts, types, strict=True)]
+                texts = [_without(column, form.nulls, nulls) for column in texts] if form.nulls else texts
+                types = [test(column, among, form.signs) for column, among in zip(texts, types, strict=True)]
     except OpenEndError:
         return CsvSample(types, lines, open_end=True)
     except UnicodeDecodeError as error:
@@ -241,7 +248,17 @@ def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvS
         return CsvSample(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
         return CsvSample(types, lines, wrong=Wrong.length(error.line))
-    return CsvSample(types, lines, escaped=escaped)
+    return CsvSample(types, lines, escaped=escaped, nulls=nulls)
+
+
+def _without(texts: pa.Array, nulls: Sequence[str], counts: Counter[str]) -> pa.Array:
+    """The texts without those that are null, which are counted."""
+    chosen = pc.is_in(texts, value_set=pa.array(nulls, pa.string()))
+    if not pc.any(chosen).as_py():
+        return texts
+    for count in pc.value_counts(texts.filter(chosen)).to_pylist():
+        counts[count["values"]] += count["counts"]
+    return pc.if_else(chosen, pa.scalar(None, pa.string()), texts)
 
 
 def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
@@ -306,7 +323,9 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
         frozenset.intersection(*column_types)
         for column_types in zip(*(stretch_look.types for stretch_look in looks), strict=True)
     ]
-    return replace(file, stretches=stretches, types=types, escaped=any(look.escaped for look in looks))
+    nulls = sum((Counter(look.nulls) for look in looks), Counter[str]())
+    escaped = any(look.escaped for look in looks)
+    return replace(file, stretches=stretches, types=types, escaped=escaped, nulls=nulls)
 
 
 _DATES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
@@ -325,6 +344,7 @@ class CsvReader:
         label: the first of the files.
         escaped: a file in which a backslash may escape quotes.
         numbered: the rows have line numbers.
+        nulls: the cells of each text that is null.
     """
 
     struct: Struct
@@ -332,6 +352,7 @@ class CsvReader:
     stretches: Sequence[Stretch]
     escaped: str = ""
     numbered: bool = False
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -349,7 +370,7 @@ class CsvReader:
         types = [arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]
         for piece in stretch.pieces():
-            arrays, others = columns(piece, types, stretch.form.signs)
+            arrays, others = columns(piece, types, stretch.form.signs, stretch.form.nulls)
             rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
             lines = row_lines(piece, len(types), others) if self.numbered else None
             yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects, lines=lines)
@@ -388,7 +409,8 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     struct = Struct(tuple(fields))
     stretches = [stretch for file in files for stretch in file.stretches]
     escaped = next((file.path for file in files if file.escaped), "")
-    return CsvReader(struct, files[0].path, stretches, escaped)
+    nulls = sum((Counter(file.nulls) for file in files), Counter[str]())
+    return CsvReader(struct, files[0].path, stretches, escaped, nulls=nulls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +474,8 @@ def _notes(readers: Sequence[CsvReader], settings: TableSettings) -> Sequence[st
         note for form, reader in forms.items() for note in hint_lines(form.dates, reader.struct, settings)
     )
     others = chain.from_iterable((*map(_made_names, readers), *escaped))
-    return list(dict.fromkeys([*on_marks, *others, *dates]))
+    counts = sum((Counter(reader.nulls) for reader in readers), Counter[str]())
+    return list(dict.fromkeys([*null_notes(counts), *on_marks, *others, *dates]))
 
 
 def _kept_as_text(

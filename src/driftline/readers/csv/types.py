@@ -18,6 +18,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.date_pattern import DatePattern, hint_text
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -400,6 +401,17 @@ _ORDERS = (
 _CLOCKS = ("HH:mm", "HH:mm:ss", "H:mm", "H:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "h:mm a", "hh:mm:ss a", "h:mm:ss a")  # fmt: skip
 _WITH_OFFSETS = "instant"  # in place of a pattern: texts that the setting `dates` takes
 _ISO = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")  # which need no pattern
+
+
+def null_notes(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the cells of each text that a person has called null.
+
+    >>> list(null_notes({"NA": 4, "-": 1}))
+    ['null: 4 cells NA, 1 cell - (--null)']
+    """
+    if counts:
+        cells = (f"{counted(count, 'cell')} {text}" for text, count in counts.items())
+        yield f"null: {', '.join(cells)} (--null)"
 
 
 def patterns_of(field_settings: FieldSettings) -> Patterns:
