@@ -34,10 +34,10 @@ from driftline.convert.leaves import (
 )
 from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
-from driftline.core.planning.conversions import NARROW
+from driftline.core.planning.conversions import NARROW, NUMBERS
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Base, MapOf
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Base, Facet, FieldShape, MapOf
 from driftline.core.schema.types import (
     BIG_INTEGER,
     BINARY,
@@ -49,9 +49,10 @@ from driftline.core.schema.types import (
     UUID,
     VARIANT,
     Primitive,
+    SourceLocation,
     Type,
 )
-from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.fields import FieldSettings, TextReading
 from driftline.core.values import (
     DECLARED,
     Number,
@@ -60,6 +61,8 @@ from driftline.core.values import (
     declared_string_base,
     has_value,
     is_single,
+    mode_of,
+    read_text,
     string_base,
 )
 
@@ -145,10 +148,12 @@ class JsonValues:
 
     def __init__(self, values: Sequence[object], route: FieldRoute, dates: str) -> None:
         self._values, self._dates = values, dates
+        dates = mode_of(dates, route.texts)
         self._shredded = shred(values)
         self._facets = (*route.shape.facets, *route.to_rest)
         self._waiting_maps = route.waiting_maps
         leaves, declared = self._shredded.leaves, primitives_of(route).intersection(DECLARED)
+        self._spelled = _read_texts(leaves, route.texts)
         by_kind: dict[type, list[int]] = {Number: [], str: [], dict: [], bool: []}
         for number, leaf in enumerate(leaves):
             by_kind[type(leaf)].append(number)
@@ -174,6 +179,8 @@ class JsonValues:
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         bases, leaves = bases_of(column_route), self._shredded.leaves
+        if self._spelled and target in (STRING, BINARY, VARIANT):
+            leaves = [self._spelled.get(n, leaf) for n, leaf in enumerate(leaves)]
         if target == VARIANT:
             fits = ({d for d in bases if d is not None} | {0}) if bases else ()
             dims = self._shredded.leaf_dims
@@ -299,6 +306,30 @@ class JsonValues:
 
     def _planned(self, dim: int | None) -> bool:
         return any(f.dim == dim and f.base in (RECORD, _MAP) for f in self._facets)
+
+
+def spelled(texts: pa.Array, reading: TextReading, dates: str) -> pa.Array:
+    """Convert texts to the type that they are read as; null for one that does not spell a value of it.
+
+    >>> spelled(pa.array(["12.50", "x", None]), TextReading(DOUBLE), "on").to_pylist()
+    [12.5, None, None]
+    """
+    bases = (reading.type, LONG, DOUBLE) if reading.type.name in NUMBERS else (reading.type,)
+    column = ColumnRoute("", reading.type, tuple(Facet(0, base) for base in dict.fromkeys(bases)))
+    route = FieldRoute("", FieldShape(SourceLocation()), (column,), texts=reading)
+    values = JsonValues(texts.to_pylist(), route, dates)
+    return values.placed(values.primitives(reading.type, column), arrow_type(reading.type))
+
+
+def _read_texts(leaves: list[object], reading: TextReading | None) -> dict[int, str]:
+    """Replace texts by what they spell. Returns the replaced ones, by the number of their leaf."""
+    spelled: dict[int, str] = {}
+    if reading is None:
+        return spelled
+    for number, leaf in enumerate(leaves):
+        if type(leaf) is str and (value := read_text(leaf, reading)) is not leaf:
+            spelled[number], leaves[number] = leaf, value
+    return spelled
 
 
 def _takes_key(route: FieldRoute, key: str) -> bool:

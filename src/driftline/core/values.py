@@ -22,6 +22,7 @@ from driftline.core.planning.shape import NUMBER_TEXT
 from driftline.core.schema.types import (
     BIG_DECIMAL,
     BIG_INTEGER,
+    BOOLEAN,
     DATE,
     DOUBLE,
     FLOAT,
@@ -34,6 +35,8 @@ from driftline.core.schema.types import (
     UUID,
     Primitive,
 )
+from driftline.core.settings.csv import POINT, Signs
+from driftline.core.settings.fields import TextReading
 
 _YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 _NEAR = "(?:2[01][0-9]{2}|19[7-9][0-9])"
@@ -149,6 +152,59 @@ def other_patterns(declared: Collection[Primitive], mode: str) -> list[str]:
 EXACT = 2**53  # a double holds every integer up to here
 _FAR = 10**9  # an exponent beyond every type's
 _DIGITS = Context(prec=38)
+
+
+def read_text(text: str, reading: TextReading) -> object:
+    """Return the number, boolean or date that a text spells, as JSON has it; else the text itself.
+
+    It spells one if the type of the ``reading`` holds the value exactly.
+
+    >>> from driftline.core.settings.csv import COMMA
+    >>> [read_text(text, TextReading(LONG)).__class__.__name__ for text in ("12", "007", "12.5")]
+    ['Number', 'str', 'str']
+    >>> read_text("1.234,5", TextReading(DOUBLE, signs=Signs(COMMA, POINT)))
+    '1234.5'
+    >>> read_text("true", TextReading(BOOLEAN))
+    True
+    """
+    type_, pattern, signs = reading
+    if pattern is not None:
+        return pattern.iso(text) or text
+    if type_ == BOOLEAN:
+        return text == "true" if text in ("true", "false") else text
+    number = _without_signs(text, signs)
+    return Number(number) if _is_number(number) and _holds_number(type_, number) else text
+
+
+_is_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+
+
+def _without_signs(text: str, signs: Signs) -> str:
+    """The number of these signs that the text is, as JSON spells it; empty for a text with another sign."""
+    decimal, thousands = signs
+    if thousands and thousands in text:
+        text = text.replace(thousands, "") if re.fullmatch(signs.groups, text) else ""
+    if decimal == POINT:
+        return text
+    return "" if POINT in text else text.replace(decimal, POINT)
+
+
+def _holds_number(type_: Primitive, number: str) -> bool:
+    """True if a column of the type holds a number of JSON as it is."""
+    base = declared_base(number, (type_,))
+    if base == type_:
+        return True
+    if base != LONG:
+        return False
+    return type_.name == "decimal" or (type_ == DOUBLE and abs(int(number)) <= EXACT)
+
+
+def mode_of(dates: str, reading: TextReading | None) -> str:
+    """Return the mode of dates for texts of a field, from the setting ``dates``.
+
+    In a field that a person has folded into instants, a text with any offset is one.
+    """
+    return "instant" if dates == "on" and reading is not None and reading.type == TIMESTAMP else dates
 
 
 def base_of(text: str) -> Primitive:

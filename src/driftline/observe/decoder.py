@@ -341,6 +341,8 @@ class _DecoderBuilder:
             return True
         if any(s.ragged for s in field_shape.facets.values()) or BIG_INTEGER in bases:
             return True
+        if expected.texts is not None and not bases.isdisjoint(_STRINGS):
+            return True  # a text may be a number, too
         if not expected.plain_fractions and bases & {DOUBLE, BIG_DECIMAL}:
             return True
         if any(

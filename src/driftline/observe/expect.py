@@ -30,7 +30,7 @@ from driftline.core.schema.types import (
     Type,
     peel,
 )
-from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.fields import FieldSettings, TextReading
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.core.values import DATELIKE
@@ -71,6 +71,7 @@ class ExpectedField:
         needed: the field is part of the key or the order, so NaN is no value of it.
         sole: the type of the only column, if values of this type are nothing new.
         beside: the keys of objects that are kept separately, if there is a struct next to a map.
+        texts: reads the texts of a field that a person has folded into one type.
     """
 
     types: frozenset[Primitive] = frozenset()
@@ -80,6 +81,7 @@ class ExpectedField:
     needed: bool = False
     sole: Facet | None = None
     beside: BesideMap | None = None
+    texts: TextReading | None = None
 
     # Derived: whether integers and fractions go by their own types, or small integers by int and others by
     # their own; whether strings do, and whether date-like ones always count; the types with bounds.
@@ -151,6 +153,7 @@ def _expect(
         field_settings.needed,
         _sole(columns, field_settings, settings.dates),
         beside,
+        field_settings.texts,
     )
 
 

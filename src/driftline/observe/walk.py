@@ -21,6 +21,8 @@ from driftline.core.values import (
     far,
     fraction,
     has_value,
+    mode_of,
+    read_text,
     string_base,
 )
 from driftline.observe.expect import UNKNOWN, BesideMap, ExpectedField
@@ -230,6 +232,8 @@ class Walker:
             self._object(leaf, depth, value, field_shape, expected, position)
             return
         dim, ragged = depth
+        if type(leaf) is str and expected.texts is not None:
+            leaf = read_text(leaf, expected.texts)
         if isinstance(leaf, bool):
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
@@ -330,10 +334,11 @@ class Walker:
         return profile
 
     def _string(self, text: str, dim: int, field_shape: FieldShape, expected: ExpectedField) -> Primitive:
+        mode = mode_of(self.dates, expected.texts)
         if not expected.plain_strings:
-            base = declared_string_base(text, expected.types, self.dates)
+            base = declared_string_base(text, expected.types, mode)
         else:
-            base = string_base(text, self.dates)
+            base = string_base(text, mode)
         if base is STRING or expected.dated or base not in DATELIKE:
             return base
         # Among other strings dates are strings, unless the field has a column for them (rule 2.2).

@@ -35,9 +35,8 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.csv import Signs
-from driftline.core.settings.declarations import PREFIX
 from driftline.core.settings.fields import parse_path, spelled_path
-from driftline.core.settings.properties import from_properties
+from driftline.core.settings.properties import from_properties, resolved_as
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
 SAMPLES = 10
 _SAMPLE = 200  # characters
 _SHOWN = 3  # samples in an error
-RESOLVED = PREFIX + "resolved."
-_AND = "; "  # between the types that a field was folded into
 
 
 class FoldedColumnJson(TypedDict):
@@ -203,19 +200,10 @@ class _Request:
     drop_rest: bool
 
     def record(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties that record this in the table, which has these. Earlier types of the field stay
-        there: values have been read by their patterns.
-        """
-        path = spelled_path(self.path)
+        """Return the properties that record this in a table that has the ``properties``."""
         quote = "'" if "'" not in self.to else '"'
-        text = f"{path} --as {quote}{self.to}{quote}" + " --drop-rest" * self.drop_rest
-        before = properties.get(f"{RESOLVED}{path}") or properties.get(f"{PREFIX}hints.{path}") or self.to
-        types = dict.fromkeys([*before.split(_AND), self.to])
-        return {
-            f"{PREFIX}hints.{path}": self.to,
-            f"{RESOLVED}{path}": _AND.join(types),
-            **of_resolve(text),
-        }
+        text = f"{spelled_path(self.path)} --as {quote}{self.to}{quote}" + " --drop-rest" * self.drop_rest
+        return resolved_as(self.path, self.to, properties) | of_resolve(text)
 
     def rest(
         self, plan: Resolution, preview: Resolved, for_deletes: Collection[Path] = ()
@@ -281,7 +269,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         transaction.set(replace(request, path=plan.path).record(state.properties))
         retry.progress("committing")
     resolved = _resolved(preview, plan, after, rest, transaction.snapshot)
-    return replace(resolved, notes=tuple(_notes_on_offsets(resolved, settings.dates)))
+    return replace(resolved, notes=tuple(_notes_on_offsets(resolved)))
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
@@ -340,17 +328,13 @@ def _resolved(
     return replace(preview, columns=tuple(columns), kept_in=tuple(beside), snapshot=snapshot)
 
 
-def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
-    """Notes on texts with offsets, in this column and in those of later batches."""
-    to = peel(preview.type)[1]
+def _notes_on_offsets(preview: Resolved) -> Iterator[str]:
+    """Note texts with offsets that a timestamp without a zone does not take."""
     if not any(peel(c.type)[1] == STRING for c in preview.folded):
         return
-    if to == TIMESTAMP and dates == "on" and not preview.converts_none:
-        yield (
-            f"texts with other offsets than UTC became instants; those of later batches stay text until {preview.table} "
-            "has the setting dates = instant"
-        )
-    if to == TIMESTAMP_NTZ and any(re.fullmatch(OFFSET_PATTERN, text) for text in preview.samples):
+    if peel(preview.type)[1] == TIMESTAMP_NTZ and any(
+        re.fullmatch(OFFSET_PATTERN, text) for text in preview.samples
+    ):
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
 
 
@@ -358,7 +342,7 @@ def _notes(preview: Resolved, asked: str, settings: TableSettings) -> Sequence[s
     """Return the notes of a dry run, in addition to its counts."""
     if preview.converts_none:
         return [_way_out(preview, asked, settings)]
-    return list(_notes_on_offsets(preview, settings.dates))
+    return list(_notes_on_offsets(preview))
 
 
 def _check_converts(preview: Resolved, asked: str, settings: TableSettings) -> None:
@@ -377,7 +361,7 @@ def _check_converts(preview: Resolved, asked: str, settings: TableSettings) -> N
 def _way_out(preview: Resolved, asked: str, settings: TableSettings) -> str:
     """The next thing to try where no value converts."""
     to = peel(preview.type)[1]
-    notes = list(_notes_on_offsets(preview, settings.dates))
+    notes = list(_notes_on_offsets(preview))
     if notes:
         return notes[0]
     if to in (DATE, TIMESTAMP, TIMESTAMP_NTZ) and "'" not in asked:  # it has no pattern

@@ -23,6 +23,7 @@ from driftline.readers.columnar.parquet import (
     Seen,
 )
 from driftline.readers.columnar.rows import ColumnReader, has_required, together
+from driftline.readers.csv.reader import with_resolved_texts
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import TaskReader
 from driftline.sources.listing import PathTexts, partitioned
@@ -66,6 +67,7 @@ class ColumnFiles(Source):
         if not isinstance(found, FoundReaders):
             found = FoundReaders(found)
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
+        readers = [with_resolved_texts(reader, terms) for reader in readers]
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
         if settings.row_key is not None:  # a later file counts, whichever reader has it
             places = {file: place for place, file in enumerate(self.files)}

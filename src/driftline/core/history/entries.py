@@ -18,7 +18,6 @@ from uuid import uuid4
 from driftline.core.changes import ColumnChange, DropColumn, TableChangeJson, WidenColumn, details, diff
 from driftline.core.changes.text import direction, in_words
 from driftline.core.changes.values import AddColumn, Change
-from driftline.core.history.restoring import HINTS, RESOLVED
 from driftline.core.schema.definition import (
     DISTRIBUTION,
     PATCH,
@@ -32,6 +31,7 @@ from driftline.core.schema.definition import (
 )
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
+from driftline.core.settings.properties import HINTS, RESOLVED
 
 CHANGE_RECORD = "driftline.change"
 BATCH = "driftline.batch"

@@ -20,8 +20,7 @@ from driftline.core.schema.types import (
     children,
     dotted,
 )
-
-HINTS, RESOLVED = "driftline.hints.", "driftline.resolved."  # settings that `resolve` makes, by path
+from driftline.core.settings.properties import HINTS, RESOLVED
 
 
 @dataclass(frozen=True, slots=True)

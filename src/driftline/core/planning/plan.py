@@ -21,7 +21,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
-from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.fields import FieldSettings, TextReading
 from driftline.core.support import pickled_by_fields
 from driftline.errors import DataError
 
@@ -92,6 +92,7 @@ class FieldRoute:
         left_out: for a map's values, the excluded keys.
         no_words: for a map's values, words are in a struct next to it.
         to_rest: types whose values go to the rest if no column here takes them.
+        texts: reads the texts of a field that a person has folded into one type.
     """
 
     key: str
@@ -101,6 +102,7 @@ class FieldRoute:
     left_out: frozenset[str] = frozenset()
     no_words: bool = False
     to_rest: frozenset[Facet] = frozenset()
+    texts: TextReading | None = None
 
     @property
     def has_rest(self) -> bool:

@@ -455,7 +455,7 @@ def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Co
     to_rest |= decision.to_rest
     return _Routed(
         replace(decision, to_rest=to_rest) if to_rest != decision.to_rest else decision,
-        FieldRoute(field.key, decision.shape, column_routes, to_rest=to_rest),
+        FieldRoute(field.key, decision.shape, column_routes, to_rest=to_rest, texts=decision.settings.texts),
         [c if c.type is route.type else replace(c, type=route.type) for c, route in filled],
         frozenset(column.name for column, _ in without if column in new),
         findings,
@@ -550,6 +550,7 @@ def _route_values(
                 left_out=left_out,
                 no_words=decision.fixed_keys is FixedKeys.data,
                 to_rest=value.to_rest,
+                texts=value.settings.texts,
             )
     return routes, merge_findings(findings)
 

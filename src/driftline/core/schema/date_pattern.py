@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 
@@ -111,6 +112,39 @@ class DatePattern:
             else f"({_TAKES[step]})"
             for step in self.steps
         )
+
+    def iso(self, text: str) -> str:
+        """Return the date or timestamp that the pattern prints as the text, as ISO 8601; empty if none.
+
+        >>> DatePattern.of("d.M.yyyy h:mm a", TIMESTAMP_NTZ).iso("1.3.2026 12:05 AM")
+        '2026-03-01T00:05:00'
+        """
+        match = re.fullmatch(self.regex(named=True), text)
+        if match is None:
+            return ""
+        parts = match.groupdict()
+        month = parts["M"]
+        if len(self.part("M")) >= SHORT:
+            month = str([name[: len(month)] for name in MONTHS].index(month) + 1)
+        hour = int(parts.get("H") or parts.get("h") or 0)
+        if "a" in parts:
+            hour = hour % 12 + 12 * (parts["a"] == "PM")
+        try:
+            moment = datetime(
+                int(parts.get("y") or parts["u"]),
+                int(month),
+                int(parts["d"]),
+                hour,
+                int(parts.get("m", 0)),
+                int(parts.get("s", 0)),
+                int(parts.get("S", "").ljust(6, "0")),
+            )
+        except ValueError:
+            return ""
+        weekday = parts.get("E")
+        if weekday and not WEEKDAYS[moment.weekday()].startswith(weekday):
+            return ""
+        return (moment.date() if self.type == DATE else moment).isoformat()
 
 
 @dataclass(frozen=True, slots=True)

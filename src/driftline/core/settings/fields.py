@@ -10,9 +10,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from driftline.core.schema.date_pattern import DatePattern
-from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
+from driftline.core.schema.types import Map, Path, Primitive, Struct, Type, peel, wrap
+from driftline.core.settings.csv import JSON_SIGNS, Signs
 from driftline.core.settings.declarations import default
 
 PRESERVE = "preserve"  # the only policy that keeps values that fit no column
@@ -25,6 +27,14 @@ _LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")  # what stands between commas
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
+class TextReading(NamedTuple):
+    """The type that texts are read as, with the pattern of its dates and the ``signs`` of its numbers."""
+
+    type: Primitive
+    pattern: DatePattern | None = None
+    signs: Signs = JSON_SIGNS
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSettings:
     """The settings of the field at one path, with those of the fields below it in ``fields``.
@@ -34,6 +44,7 @@ class FieldSettings:
         inner: the default policy for everything below.
         hint: the declared type.
         pattern: the date pattern of its texts.
+        texts: reads the texts of a field that a person has folded into one type.
         excluded: the field is left out.
         epoch_unit: "s", "ms", "us", "ns" or None.
         maps: objects whose keys are data become maps ("auto"), are only reported ("hint"), or stay structs
@@ -47,6 +58,7 @@ class FieldSettings:
     epoch_unit: str | None = None
     hint: Type | None = None
     pattern: DatePattern | None = None
+    texts: TextReading | None = None
     excluded: bool = False
     maps: str = default("maps")
     new_fields: str = default("new_fields")
@@ -145,6 +157,7 @@ class OfPaths:
     policies: Mapping[Path, str] = field(default_factory=dict)
     hints: Mapping[Path, Type] = field(default_factory=dict)
     patterns: Mapping[Path, DatePattern] = field(default_factory=dict)
+    texts: Mapping[Path, TextReading] = field(default_factory=dict)
     exclude: Collection[Path] = ()
     epoch_units: Mapping[Path, str] = field(default_factory=dict)
     maps: Mapping[Path, str] = field(default_factory=dict)
@@ -184,6 +197,7 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
     excluded = dict.fromkeys(paths.exclude, True)
     plain: dict[str, Mapping[Path, object]] = {
         "pattern": paths.patterns,
+        "texts": paths.texts,
         "excluded": excluded,
         "epoch_unit": paths.epoch_units,
         "maps": paths.maps,

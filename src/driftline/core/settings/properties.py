@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import CHANGE, OPERATION, POSITION, UNAVAILABLE
 from driftline.core.schema.text import parse_size, parse_span
-from driftline.core.schema.types import List, Map, Path, Primitive
+from driftline.core.schema.types import List, Map, Path, Primitive, peel
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import Dialect
 from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS, in_groups, property_of
 from driftline.core.settings.fields import (
     FieldSettings,
     OfPaths,
+    TextReading,
     field_settings,
     parse_path,
     parse_paths,
@@ -26,7 +27,8 @@ from driftline.core.settings.row_key import RowKey, parse_condition
 from driftline.core.settings.table import TableSettings, parse_metadata
 from driftline.errors import UsageError
 
-_HINTS = f"{PREFIX}hints."
+HINTS, RESOLVED = f"{PREFIX}hints.", f"{PREFIX}resolved."  # settings that `resolve` makes, by path
+_AND = "; "  # between the types that a field was folded into
 READINGS = f"{PREFIX}readings"
 
 # Settings that count where a table is made; the table itself then has what they say.
@@ -167,13 +169,46 @@ def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
     patterns: dict[str, str] = {}
     for key in now:
         hint = before.get(key, "")
-        if key.startswith(_HINTS) and hint not in ("", now[key]) and parse_hint(hint).pattern is not None:
-            name = f"{PREFIX}hinted.{key.removeprefix(_HINTS)}"
+        if key.startswith(HINTS) and hint not in ("", now[key]) and parse_hint(hint).pattern is not None:
+            name = f"{PREFIX}hinted.{key.removeprefix(HINTS)}"
             before_value = before.get(name, "")
             patterns[name] = (
                 before_value if hint in before_value else f"{before_value} and {hint}".removeprefix(" and ")
             )
     return patterns
+
+
+def resolved_as(path: Path, to: str, before: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that record a field's folding into the type ``to``.
+
+    Earlier types stay listed, because values have been read by them.
+
+    >>> resolved_as(("a",), "double", {"driftline.hints.a": "long"})
+    {'driftline.hints.a': 'double', 'driftline.resolved.a': 'long; double'}
+    """
+    name = spelled_path(path)
+    types = before.get(f"{RESOLVED}{name}") or before.get(f"{HINTS}{name}") or to
+    return {f"{HINTS}{name}": to, f"{RESOLVED}{name}": _AND.join(dict.fromkeys([*types.split(_AND), to]))}
+
+
+def _text_readings(
+    properties: Mapping[str, str], hints: Mapping[Path, str], roles: Container[Path]
+) -> dict[Path, TextReading]:
+    """Return the readings of fields that were folded into one type, where hints still declare it.
+
+    In a field of the row key a number and a text are two values, whatever they spell.
+    """
+    texts: dict[Path, TextReading] = {}
+    for path, hint in hints.items():
+        if path in roles or hint not in properties.get(f"{RESOLVED}{spelled_path(path)}", "").split(_AND):
+            continue
+        declared = parse_hint(hint)
+        steps, leaf = path, peel(declared.type)[1]
+        while isinstance(leaf, Map):
+            steps, leaf = (*steps, "value"), peel(leaf.value)[1]
+        if isinstance(leaf, Primitive):
+            texts[steps] = TextReading(leaf, declared.pattern, _dialect(properties).signs)
+    return texts
 
 
 def reading(properties: Mapping[str, str]) -> dict[str, str]:
@@ -226,7 +261,7 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         keep_empty_names=value("empty_names") == "keep",
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",
-        fields=_field_settings(value, paths, row_key),
+        fields=_field_settings(value, paths, row_key, properties),
         hive=value("hive") == "auto" and not value("envelope"),
         records=parse_path(value("records")) if value("records") else (),
         sheet=value("sheet"),
@@ -256,9 +291,20 @@ def _stated(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, di
 
 
 def _field_settings(
-    value: Callable[[str], str], paths: Mapping[str, Mapping[Path, str]], row_key: RowKey | None
+    value: Callable[[str], str],
+    paths: Mapping[str, Mapping[Path, str]],
+    row_key: RowKey | None,
+    properties: Mapping[str, str],
 ) -> FieldSettings:
-    """The settings of paths. ``value``: the value of a setting of the table."""
+    """Return the settings of paths.
+
+    Args:
+        value: returns the value of a setting of the table.
+        paths: the settings of paths that the ``properties`` state.
+        row_key: the row key.
+        properties: those of the table.
+    """
+    roles = {} if row_key is None else row_key.roles
     hints = {path: parse_hint(text) for path, text in paths["hints"].items()}
     return field_settings(
         value("policy"),
@@ -269,11 +315,12 @@ def _field_settings(
             policies=paths["policies"],
             hints={path: hint.type for path, hint in hints.items()},
             patterns={path: hint.pattern for path, hint in hints.items() if hint.pattern is not None},
+            texts=_text_readings(properties, paths["hints"], roles),
             exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
             epoch_units=paths["epoch_units"],
             maps=paths["maps"],
             new_fields=paths["new_fields"],
-            roles={} if row_key is None else row_key.roles,
+            roles=roles,
         ),
     )
 

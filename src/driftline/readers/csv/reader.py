@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.declared import OVERFLOW, VOID
+from driftline.convert.json_values import spelled
 from driftline.convert.kernels import dates_of
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import (
@@ -35,6 +36,7 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.core.settings.csv import Dialect, Signs
+from driftline.core.settings.fields import TextReading
 from driftline.core.settings.row_key import KEY
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
@@ -63,7 +65,7 @@ from driftline.readers.csv.types import (
     with_offsets,
 )
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import assign_parts
+from driftline.readers.task import AdmissionTerms, assign_parts
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.write import is_small
@@ -132,6 +134,56 @@ class SplitColumn(NamedTuple):
     read: Callable[[pa.Array], Sequence[pa.Array]]
 
 
+def split_struct(struct: Struct, columns: Mapping[str, SplitColumn]) -> Struct:
+    """Return the struct with the fields of split columns."""
+    fields: list[Field] = []
+    for f in struct.fields:
+        split = columns.get(f.name)
+        fields += [f] if split is None else split.fields
+    return Struct(tuple(fields))
+
+
+def split_texts(rows: Rows, struct: Struct, columns: Mapping[str, SplitColumn]) -> Rows:
+    """Split the texts of some columns of rows, which have the fields of ``struct``."""
+    arrays: list[pa.Array] = []
+    for f, array in zip(struct.fields, rows.batch.columns, strict=True):
+        split = columns.get(f.name)
+        arrays += [array] if split is None else split.read(array)
+    names = [f.name for f in split_struct(struct, columns).fields]
+    return replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
+
+
+def with_resolved_texts(reader: ColumnReader, terms: AdmissionTerms) -> ColumnReader:
+    """Read the texts of fields that a person has folded into one type as what they spell."""
+    return _with_split_columns(reader, resolved_columns(reader.struct, terms))
+
+
+def resolved_columns(struct: Struct, terms: AdmissionTerms) -> Mapping[str, SplitColumn]:
+    """Split the text columns of fields that a person has folded into one type, where texts spell its values.
+
+    Where the table has a column of the field's texts, it keeps them all as they are written.
+    """
+    names = Counter(f.name for f in struct.fields)
+    columns = {}
+    for f in struct.fields:
+        reading = terms.settings.fields.of(f.name).texts
+        if reading is None or reading.type == STRING or f.type != STRING or names[f.name] > 1:
+            continue
+        typed = replace(f, type=reading.type)
+        keeps_all = STRING in terms.expected.fields.get(f.name, UNKNOWN).types
+        # Of two fields that have a value, the first one counts in a column that takes both.
+        fields = (f, typed) if keeps_all else (typed, Field(f.name, STRING, doc=OVERFLOW))
+        columns[f.name] = SplitColumn(fields, partial(_by_reading, reading, terms.settings.dates, keeps_all))
+    return columns
+
+
+def _by_reading(reading: TextReading, dates: str, keeps_all: bool, texts: pa.Array) -> Sequence[pa.Array]:
+    values = spelled(texts, reading, dates)
+    if keeps_all:
+        return texts, values
+    return values, pc.if_else(values.is_valid(), pa.scalar(None, pa.string()), texts)
+
+
 @dataclass(frozen=True)
 class SplitTexts:
     """Reads the rows of another reader, with some ``columns`` split into fields of the same name."""
@@ -157,21 +209,12 @@ class SplitTexts:
     @cached_property
     def struct(self) -> Struct:
         """The types of the columns, and of the fields of split ones."""
-        fields: list[Field] = []
-        for f in self.texts.struct.fields:
-            split = self.columns.get(f.name)
-            fields += [f] if split is None else split.fields
-        return Struct(tuple(fields))
+        return split_struct(self.texts.struct, self.columns)
 
     def rows(self, part: int) -> Iterator[Rows]:
         """Yield the rows of a part."""
-        names = [f.name for f in self.struct.fields]
         for rows in self.texts.rows(part):
-            arrays: list[pa.Array] = []
-            for f, array in zip(self.texts.struct.fields, rows.batch.columns, strict=True):
-                split = self.columns.get(f.name)
-                arrays += [array] if split is None else split.read(array)
-            yield replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
+            yield split_texts(rows, self.texts.struct, self.columns)
 
 
 # Of a column's texts, for some types, with the signs in numbers.

@@ -31,6 +31,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.fields import FieldSettings
+from driftline.core.values import DATELIKE
 
 DEEPEST = 60  # levels of lists and structs that Arrow hands over
 
@@ -88,6 +89,8 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     """
     if any(route.to_rest for route in routes):
         return None  # what goes to the rest is text as it was written
+    if any(route.texts is not None and route.texts.type in DATELIKE for route in routes):
+        return None  # the parser would take a date in its pattern for any text
     columns = [c for r in routes for c in r.columns]
     profiles = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     facet = _first(profiles, routes)
