@@ -379,7 +379,7 @@ def test_rename_names_the_statements_for_the_other_columns_of_the_field() -> Non
     for path, name, expected in (
         (
             ("pay", "amount"), "eur",
-            ["2 other columns of amount can follow: RENAME pay.amount_string TO eur_string; RENAME pay.\"amount_a b\" TO \"eur_a b\""],
+            ["2 other columns of amount can follow (--siblings): RENAME pay.amount_string TO eur_string; RENAME pay.\"amount_a b\" TO \"eur_a b\""],
         ),
         (("pay", "amount_due"), "due", []),
         (("n",), "m", []),

@@ -393,3 +393,22 @@ def test_write_clauses_do_as_icebergs_own_extension(lake: Lake, table_name: str,
         left = [one.format.alteration().before for one in twins]
         assert left[0].sort == left[1].sort, clause
         assert left[0].properties.get(DISTRIBUTION) == left[1].properties.get(DISTRIBUTION), clause
+
+
+def test_siblings_follow_a_rename_where_the_request_says_so(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    table.ingest(lines(tmp_path, '{"amount": 1, "s": {"x": 1}}'))
+    table.ingest(lines(tmp_path, '{"amount": "a", "s": {"x": "b"}}'), again=True)
+    done = lake.alter(
+        f"ALTER TABLE {table_name} RENAME amount TO eur; ALTER TABLE {table_name} RENAME s.x TO y",
+        siblings=True,
+    )
+    assert not [note for note in done.notes if "can follow" in note]
+    names = [path for path, _ in table.schema().schema.walk()]
+    assert names == [("eur",), ("s",), ("s", "y"), ("s", "y_string"), ("eur_string",)]
+    text = table.history().entries[-1].record.text
+    assert text.endswith("; RENAME amount_string TO eur_string; RENAME s.x_string TO y_string")
+    report = table.ingest(lines(tmp_path, '{"amount": "c", "s": {"x": 2}}'), again=True)
+    assert report.changes == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -25,6 +26,9 @@ def alter(
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Upgrade to format v3 too; this cannot be reversed.")
     ] = False,
+    siblings: Annotated[
+        bool, typer.Option("--siblings", help="RENAME also renames the other columns of the field.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Change a table with ALTER TABLE statements, in one commit.
@@ -36,7 +40,9 @@ def alter(
     from driftline.operations import alter as altering  # late: the other commands do without
     from driftline.report import tables
 
-    request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
+    request = replace(
+        altering.AlterRequest.of_sql(sql), siblings=siblings
+    )  # what cannot be read is said before Java starts
     name = altering.local_name(request.table, "lake")
     named(context, name)
     interrupt = context.obj.interrupt
@@ -49,7 +55,7 @@ def alter(
         except NeedsSpark:
             lake = context.obj.open(progress, must_exist=True, brief=True, writes=True)
             progress.phase("altering")
-            altered = lake.alter(sql, upgrade=upgrade)
+            altered = lake.alter(sql, upgrade=upgrade, siblings=siblings)
     put(altered.to_dict()) if json else show(tables.altered(altered))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
@@ -225,14 +226,15 @@ class Lake(Shown):
         """A table by ``namespace.table``; its first ingest creates it."""
         return Table(self, name)
 
-    def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
+    def alter(self, sql: str, *, upgrade: bool = False, siblings: bool = False) -> Altered:
         """Run ALTER TABLE statements about one table in one commit, or none of them.
 
         Does not start Spark for a lake in a folder, unless a column's rows or a view are to be looked at.
 
-        ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
+        ``upgrade``: also to format v3, if that is needed. ``siblings``: the other columns of a field follow a
+        renamed one. Raises UsageError, DataError.
         """
-        request = AlterRequest.of_sql(sql)
+        request = replace(AlterRequest.of_sql(sql), siblings=siblings)
         return self.altered(local_name(request.table, self.catalog), request, upgrade=upgrade)
 
     def altered(self, name: str, request: AlterRequest, *, upgrade: bool) -> Altered:

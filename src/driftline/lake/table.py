@@ -166,12 +166,13 @@ class Table(Shown):
             return False
         return bool(settings.get("envelope") or self.format.load().properties.get(ENVELOPE_PROPERTY))
 
-    def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:
+    def alter(self, *changes: TableChange, upgrade: bool = False, siblings: bool = False) -> Altered:
         """Make the changes, values of `driftline.core.changes`, in one commit, or none of them.
 
-        ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
+        ``upgrade``: also to format v3, if that is needed. ``siblings``: the other columns of a field follow a
+        renamed one. Raises UsageError, DataError.
         """
-        request = AlterRequest.of_changes(changes)
+        request = replace(AlterRequest.of_changes(changes), siblings=siblings)
         return self.lake.altered(self.name, request, upgrade=upgrade)
 
     def capture(

@@ -71,21 +71,40 @@ def notes(
 
 
 def _left_behind(after: Schema, rename: RenameColumn, key: str, settings: TableSettings) -> Iterator[str]:
-    """The statements that rename the other columns of the field, which keep its former name."""
-    *parent, old = rename.path
-    owner = after.find(tuple(parent))
-    struct = (owner.type if owner else None) if parent else after.struct
-    names = [
-        column.name
-        for column in (struct.fields if isinstance(struct, Struct) else ())
-        if column.name.startswith(f"{old}_") and data_key(column, settings.mark) == key
-    ]
-    statements = [
-        f"RENAME {'.'.join(map(_written, (*parent, name)))} TO {_written(rename.name + name.removeprefix(old))}"
-        for name in names
-    ]
+    """Note the statements that rename the field's siblings, which keep its former name."""
+    statements = [*map(_statement, _following(after, rename, key, settings.mark))]
     if statements:
-        yield f"{counted(len(names), 'other column')} of {key} can follow: {'; '.join(statements)}"
+        columns = counted(len(statements), "other column")
+        yield f"{columns} of {key} can follow (--siblings): {'; '.join(statements)}"
+
+
+def _following(schema: Schema, rename: RenameColumn, key: str, mark: str) -> Iterator[RenameColumn]:
+    """Yield the renames of the other columns of the field ``key`` that begin with the column's old name."""
+    *parent, old = rename.path
+    owner = schema.find(tuple(parent))
+    struct = (owner.type if owner else None) if parent else schema.struct
+    for column in struct.fields if isinstance(struct, Struct) else ():
+        if column.name.startswith(f"{old}_") and data_key(column, mark) == key:
+            yield RenameColumn((*parent, column.name), rename.name + column.name.removeprefix(old))
+
+
+def _statement(rename: RenameColumn) -> str:
+    return f"RENAME {'.'.join(map(_written, rename.path))} TO {_written(rename.name)}"
+
+
+def _with_siblings(request: AlterRequest, schema: Schema, mark: str) -> AlterRequest:
+    """Add to each rename of a field's column those of its siblings."""
+    changes, places, texts = list(request.changes), list(request.places), [request.text]
+    for number, change in enumerate(request.changes):
+        column = schema.find(change.path) if isinstance(change, RenameColumn) else None
+        if column is None:
+            continue
+        assert isinstance(change, RenameColumn)
+        for rename in _following(schema, change, data_key(column, mark), mark):
+            changes.append(rename)
+            places += request.places[number : number + 1]
+            texts.append(_statement(rename))
+    return replace(request, changes=tuple(changes), places=tuple(places), text="; ".join(texts))
 
 
 def _written(name: str) -> str:
@@ -192,11 +211,14 @@ def alter(
 def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Altered:
     alteration = table.alteration()
     before = alteration.before
+    mark = before.properties.get(f"{PREFIX}mark") or MARK
+    if request.siblings:
+        request = _with_siblings(request, before.schema, mark)
     try:
         after, changes = evolved(
             before,
             request.changes,
-            mark=before.properties.get(f"{PREFIX}mark") or MARK,
+            mark=mark,
             upgrade=upgrade,
             nulls_of=alteration.nulls,
             parts_of=table.parts_of,

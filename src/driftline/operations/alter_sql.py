@@ -412,8 +412,12 @@ class _Parser(ColumnClauseReader, LayoutReader):
 
 @dataclass(frozen=True, slots=True)
 class AlterRequest:
-    """A request. ``table``: as the statements name it, "" for changes given as values; ``text``: to be
-    recorded.
+    """A request to change a table.
+
+    Attributes:
+        table: as the statements name it, "" for changes given as values.
+        text: to be recorded.
+        siblings: the other columns of a field follow a renamed one.
     """
 
     table: str
@@ -422,6 +426,7 @@ class AlterRequest:
     sql: str = ""
     places: tuple[tuple[int, int], ...] = ()
     if_exists: bool = False
+    siblings: bool = False
 
     @classmethod
     def of_sql(cls, sql: str) -> AlterRequest:
