@@ -151,7 +151,7 @@ def test_a_rewrite_that_would_change_a_value_is_refused(lake: Lake, table: Table
 FAILS = [
     ('{"a": "x"}', r"a: string into long in .*in\.jsonl:2: x"),
     ('{"a": {"b": 1}}', r"a: record into long in .*:2"),
-    ('{"a": 1', r"1 malformed records; .*in\.jsonl:2: invalid JSON"),
+    ('{"a": 1', r"1 record cannot be read; .*in\.jsonl:2: invalid JSON"),
 ]
 
 
@@ -168,7 +168,7 @@ def test_fail_writes_nothing(table: Table, tmp_path: Path, policy: str, line: st
 
 
 def test_malformed_records_fail_under_preserve_too(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1 malformed records"):
+    with pytest.raises(DataError, match="1 record cannot be read"):
         table.ingest(lines(tmp_path, '{"a": 1}', "no"), settings={"on_conflict": "fail"})
     assert not table.format.load().exists
 

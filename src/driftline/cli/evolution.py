@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from driftline.cli.grouped import fields, types_of_fields, waiting
-from driftline.cli.options import Json, TableName, named, pairs, writable
+from driftline.cli.options import Json, TableName, confirm, named, pairs, writable
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.settings.fields import parse_path
 from driftline.errors import NeedsSpark, UsageError
@@ -127,11 +127,7 @@ def drop(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import tables
 
-    if not (dry_run or yes):
-        raise UsageError(
-            f"drop takes {table} and its quarantine out of the lake",
-            hint="--dry-run tells what it would do, --yes does it",
-        )
+    confirm(f"drop takes {table} and its quarantine out of the lake", dry_run=dry_run, yes=yes)
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True, writes=True)
         progress.phase("dropping")

@@ -220,6 +220,12 @@ def _option(name: str, flag: Flag, values: object, *, repeated: bool = False) ->
     return Parameter(named, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option])
 
 
+def confirm(work: str, *, dry_run: bool, yes: bool) -> None:
+    """Raise UsageError for a command that does the ``work`` only if it is told to."""
+    if not (dry_run or yes):
+        raise UsageError(work, hint="--dry-run tells what it would do, --yes does it")
+
+
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
     """The values of a repeated key=value flag. Raises UsageError."""
     return dict(_pair(text, flag, form) for text in texts or ())

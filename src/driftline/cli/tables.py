@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 import typer
 
 from driftline.cli import grouped
-from driftline.cli.options import Json, named
+from driftline.cli.options import Json, confirm, named
 from driftline.config import FILE, redacted
 from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
@@ -230,11 +230,8 @@ def relocate(
         raise UsageError(
             "a table is relocated to another lake", "give both: driftline relocate NAMESPACE.TABLE --to LAKE"
         )
-    if not (dry_run or yes):
-        work = (
-            "writes the paths in the lake's metadata anew" if to is None else f"copies the files of {table}"
-        )
-        raise UsageError(f"relocate {work}", hint="--dry-run tells what it would do, --yes does it")
+    work = "rewrites the paths in the lake's metadata" if to is None else f"copies the files of {table}"
+    confirm(f"relocate {work}", dry_run=dry_run, yes=yes)
     with Progress() as progress:
         relocation = context.obj.relocate(progress, table, to, dry_run=dry_run)
     if json:
@@ -254,10 +251,10 @@ def _relocated(relocation: Relocation, to: str | None) -> list[str]:
         copied = f"{counted(relocation.copied, 'file')} {'copied' if relocation.is_done else 'to copy'}"
         origin = f"from {relocation.home} to {to}"
         work = f"{copied}, {human(relocation.bytes)}; {work}"
-        effect = f"is now there, and stays in {relocation.home} until you drop it"
+        effect = f"complete there; {relocation.home} keeps its own until you drop it"
     elif relocation.is_copy:
-        origin, effect = f"a copy of the lake at {relocation.home}", "is now a lake of its own"
+        origin, effect = f"a copy of the lake at {relocation.home}", "a lake of its own now"
     else:
-        origin, effect = f"moved from {relocation.home}", "is now whole here"
+        origin, effect = f"moved from {relocation.home}", "complete here"
     done = effect if relocation.is_done else "dry run, nothing is written"
     return [origin, *(f"  {name}" for name in relocation.tables), f"{tables}, {work}: {done}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -195,13 +195,16 @@ class Catalog(Protocol):
         """Raise UsageError if the lake is a copy of another, or was moved."""
         ...
 
-    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
+    def drop(
+        self, name: str, *, purge: bool, dry_run: bool, before: Callable[[], None] = lambda: None
+    ) -> DroppedTables:
         """Take a table and its quarantine out of the catalog.
 
         Args:
             name: ``namespace.table``.
             purge: Delete the files below the tables' own locations, too.
             dry_run: Change nothing.
+            before: Called once nothing refuses any more, before anything changes.
 
         Raises:
             UsageError: There is no such table, another one lies in its folder, or the format cannot purge one

@@ -11,6 +11,7 @@ from driftline.core.planning.plan import Conflict, Plan
 from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.shape import without_excluded
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
@@ -156,11 +157,12 @@ def _record(conflict: Conflict) -> tuple[str, int]:
 
 
 def _fail(observation: Observation, planned: Plan) -> None:
-    """Raise the error under which nothing of a batch with refused or malformed records is written."""
+    """Raise the error under which nothing of a batch with refused or unreadable records is written."""
     if observation.tally.rejected:
         worst = min(observation.tally.reasons, default=None)
         raise DataError(
-            f"{observation.tally.rejected} malformed records; {worst or 'of another length'}", _MEND
+            f"{counted(observation.tally.rejected, 'record')} cannot be read; {worst or 'of another length'}",
+            _MEND,
         )
     _fail_of(planned.conflicts[0] if planned.conflicts else None)
 

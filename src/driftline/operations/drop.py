@@ -61,11 +61,13 @@ def drop(
     ``purge``: delete the files, too. Raises UsageError as `Catalog.drop`.
     """
     view = table.name + VIEW_SUFFIX if has_view(catalog, table) else None
-    if view is not None and not dry_run:
-        # Before anything changes, as this may refuse.
-        catalog.drop(table.name, purge=purge, dry_run=True)
-        drop_view(catalog, table)
-    dropped = catalog.drop(table.name, purge=purge, dry_run=dry_run)
+
+    def before() -> None:
+        """Drop the view."""
+        if view is not None:
+            drop_view(catalog, table)
+
+    dropped = catalog.drop(table.name, purge=purge, dry_run=dry_run, before=before)
     return Dropped(
         dropped.names,
         view,

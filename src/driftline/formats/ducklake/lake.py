@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -454,8 +454,11 @@ class DuckLake:
         """Raise UsageError if the lake is a copy of another, or was moved."""
         self.catalog.check_writable()
 
-    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
-        """End a table and its quarantine in one snapshot; those before it keep their files.
+    def drop(
+        self, name: str, *, purge: bool, dry_run: bool, before: Callable[[], None] = lambda: None
+    ) -> DroppedTables:
+        """End a table and its quarantine in one snapshot; those before it keep their files. ``before``:
+        called before anything changes.
 
         Raises UsageError if there is neither, or for ``purge``.
         """
@@ -477,6 +480,7 @@ class DuckLake:
         folders = tuple(row.folder for row in tables.values())
         files = [file for folder in folders for file in listed(self.spark, folder, float("inf"))]
         if not dry_run:
+            before()
             message = CommitMessage(AUTHOR, f"drops {name}", {})
             self.catalog.write(
                 lambda connection: drop(connection, list(tables), message), partial(landed, message=message)

@@ -138,9 +138,11 @@ class IcebergCatalog:
         self.check_writable()
         return clean(self.spark, self.folder, map(self._handle, self.tables()), older_than, dry_run=dry_run)
 
-    def drop(self, name: str, *, purge: bool, dry_run: bool) -> DroppedTables:
+    def drop(
+        self, name: str, *, purge: bool, dry_run: bool, before: Callable[[], None] = lambda: None
+    ) -> DroppedTables:
         """Take a table and its quarantine out of the catalog. ``purge``: delete the files below their
-        locations.
+        locations. ``before``: called before anything changes.
 
         Raises UsageError if there is neither, or if a file of another table may lie there.
         """
@@ -153,6 +155,7 @@ class IcebergCatalog:
             self._check_alone(tables)
         files_of = {handle: _below(self.spark, java) for handle, java in tables.items()}
         if not dry_run:
+            before()
             for handle in tables:
                 # Never a purge of the catalog's own: it deletes what the metadata name, wherever that lies.
                 self.spark.sql(f"DROP TABLE {self.sql_name(handle.name)}")
