@@ -66,7 +66,7 @@ def test_changes_by_key_are_counted_by_their_outcome(tmp_path):
     }
 
     assert records == {
-        "written": 3, "quarantined": 1, "deleted": 1, "superseded": 4, "late": 5, "ignored": 6,
+        "written": 3, "quarantined": 1, "deleted": 1, "superseded": 4, "late": 5, "ignored": 6, "duplicate": 0,
     }  # fmt: skip
 
 

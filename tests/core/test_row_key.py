@@ -171,6 +171,16 @@ def test_settings_of_a_key() -> None:
         ({"deletes": "soft"}, "deletes needs a key"),
         ({"merge": "patch"}, "merge needs a key"),
         ({"key": "id", "merge": "patch", "deletes": "soft"}, "deletes = soft does not go with merge = patch"),
+        ({"merge": "keep"}, "merge needs a key"),
+        ({"key": "id", "merge": "keep", "deletes": "soft"}, "deletes = soft does not go with merge = keep"),
+        (
+            {"key": "id", "merge": "keep", "delete_when": "op = 'd'"},
+            "delete_when does not go with merge = keep",
+        ),
+        (
+            {"key": "id", "merge": "keep", "envelope": "canal"},
+            "an envelope, whose messages delete rows, does not go",
+        ),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),
         ({"key": "a.element", "hints": {"a": "list<long>"}}, "a: no key is inside a list or a map"),

@@ -262,6 +262,51 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
     assert {key_of(row): key_of(row, "seq") for row in table.rows()} == oracle.seqs()
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
+def test_first_record_of_a_key_stays_wherever_batches_are_cut(
+    tmp_path: Path, seed: int, ordered: bool
+) -> None:
+    chance, table = random.Random(seed), FilesTable(tmp_path, cache=KeyCache() if seed % 2 else None)
+    settings = from_properties(
+        as_properties({"key": "id", "merge": "keep", "order_by": "seq" if ordered else ""})
+    )
+    records = [{**event, "op": None} for event in events(chance, 200)]
+    first: dict[Key, Event] = {}
+    for record in records:
+        key = same_key(record["id"])
+        if key not in first or (ordered and record["seq"] < first[key]["seq"]):
+            first[key] = record
+    total = KeyCounts()
+    while records:
+        batch, records = records[: (size := chance.randrange(1, 60))], records[size:]
+        before = {key_of(row) for row in table.rows()}
+        counts, _ = table.ingest(batch, settings)
+        assert counts.inserted == len({same_key(record["id"]) for record in batch} - before)
+        assert counts.total == len(batch)
+        total = replace(
+            total, updated=total.updated + counts.updated, duplicate=total.duplicate + counts.duplicate
+        )
+
+    assert {key_of(row): row["n"] for row in table.rows()} == {
+        key: record["n"] for key, record in first.items()
+    }
+    assert len(table.rows()) == len(first)
+    assert total.duplicate and bool(total.updated) == ordered
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_record_of_the_lowest_order_stays_and_of_equal_ones_the_first_to_come(
+    tmp_path: Path, cut: int
+) -> None:
+    table, settings = FilesTable(tmp_path), {"key": "id", "order_by": "seq", "merge": "keep"}
+    batch = [{"id": 1, "seq": 5, "n": 1}, {"id": 1, "seq": 3, "n": 2}, {"id": 1, "seq": 3, "n": 3}]
+    for part in filter(None, (batch[:cut], batch[cut:])):
+        table.ingest(part, from_properties(as_properties(settings)))
+
+    assert [(row["seq"], row["n"]) for row in table.rows()] == [(3, 2)]
+
+
 @pytest.mark.parametrize("cut", range(3))
 def test_remembered_delete_counts_before_soft_deletes_wherever_batches_are_cut(
     tmp_path: Path, cut: int

@@ -20,6 +20,7 @@ from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.keys import remembered as memory
+from driftline.keys.settle import KeyCounts
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database
@@ -113,6 +114,43 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
         "2.jsonl:2": "it deletes its row, and the table has one",
     }
     assert (wrong.missing, wrong.extra) == (3, 1)
+
+
+@pytest.mark.parametrize("order_by", ["seq", ""], ids=["ordered", "as they come"])
+def test_first_record_of_a_key_stays_and_later_ones_are_duplicates(
+    lake: Lake, table_name: str, tmp_path: Path, order_by: str
+) -> None:
+    table = lake.table(table_name)
+    files = [
+        put(
+            tmp_path / "1.jsonl",
+            [{"id": 1, "seq": 5, "v": "a"}, {"id": 1, "seq": 6, "v": "b"}, {"id": 2, "seq": 5}],
+        ),
+        put(
+            tmp_path / "2.jsonl",
+            [{"id": 1, "seq": 4, "v": 7}, {"id": 2, "seq": 5, "v": "d"}, {"id": 3, "seq": 1}],
+        ),
+    ]
+    first = table.ingest(files[0], settings={"key": "id", "order_by": order_by, "merge": "keep"})
+    second = table.ingest(files[1])
+
+    assert first.by_key == KeyCounts(inserted=2, duplicate=1)
+    assert second.by_key == KeyCounts(inserted=1, updated=int(bool(order_by)), duplicate=2 - bool(order_by))
+    assert second.to_dict()["duplicate"] == 2 - bool(order_by)
+    rows = {row["id"]: (row["seq"], row["v"]) for row in rows_of(table)}
+    assert rows == {1: (4, "7") if order_by else (5, "a"), 2: (5, None), 3: (1, None)}
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.ok, verdict.records, verdict.found, verdict.overtaken, verdict.extra) == (
+        True,
+        6,
+        3,
+        3,
+        0,
+    )
+    tamper(table, "update {t} set seq = 6 where id = 2")
+    assert table.verify(files).missing == 1
+    with pytest.raises(UsageError, match="has merge = 'keep', and a batch does not change that"):
+        table.ingest([{"id": 4, "seq": 1}], settings={"merge": "replace"})
 
 
 def test_undo_of_a_batch_brings_the_old_rows_back(lake: Lake, table_name: str, tmp_path: Path) -> None:

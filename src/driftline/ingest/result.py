@@ -78,6 +78,7 @@ class ResultJson(TypedDict):
     late: NotRequired[int]
     ignored: NotRequired[int]
     truncated: NotRequired[int]
+    duplicate: NotRequired[int]
     conflicts: NotRequired[list[ConflictJson]]
     layout: NotRequired[TableLayoutJson]
 

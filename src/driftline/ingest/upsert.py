@@ -29,7 +29,7 @@ from driftline.keys.filling import RowFiller
 from driftline.keys.identity import BatchKeys, orders
 from driftline.keys.patch_rows import MergesRows, PatchedRowsOf, RowMerger
 from driftline.keys.remembered import DeletedKeys, KeysAndOlder, LastTruncate, Positions, as_deletes, together
-from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle, settle_patches
+from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle, settle_first, settle_patches
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import KeyCache, PlacedColumn, StoredRows, by_id, columns_of, values_of
 from driftline.readers.envelopes.messages import SNAPSHOT_TAKEN
@@ -191,7 +191,7 @@ class Changes:
         self._check_all(keys.own, "key", self.row_key.key)
         texts = self._orders(rows, order)
         deletes, merges = self._deletes(rows), self.row_key.patch or self._fills
-        latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft)
+        latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft, first=self.row_key.keep)
         own = self._own()
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
         order_id = ids.get(ORDER_KIND)
@@ -204,7 +204,7 @@ class Changes:
         if merges:
             settled, merged = settle_patches(latest, deletes, hits, remembered)
         else:
-            settled = settle(latest, hits, remembered)
+            settled = settle_first(latest, hits) if self.row_key.keep else settle(latest, hits, remembered)
         size = sum(part.size for part in self.slices.parts)
         rows_left = transaction.remove(together(settled.dead, older), size)
         if texts is not None and order_id is not None and self.row_key.remembers:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The latest change of each key in a batch, by key code: its row, its order, and if it deletes.
+    """The change of each key that counts in a batch, by key code: its row, its order, and if it deletes.
+
+    The latest one, or the first where rows keep their first record.
 
     Attributes:
         orders: None if changes arrive in order.
@@ -33,20 +35,27 @@ class Latest:
 
     @property
     def superseded(self) -> int:
-        """The number of changes that a later change of their key overtook."""
+        """The number of changes that another change of their key overtook."""
         return len(self.ranked) - len(self.rows)
 
     @classmethod
     def of(
-        cls, codes: pa.Array, orders: pa.Array | None, deletes: NDArray[np.bool_], *, soft: bool = False
+        cls,
+        codes: pa.Array,
+        orders: pa.Array | None,
+        deletes: NDArray[np.bool_],
+        *,
+        soft: bool = False,
+        first: bool = False,
     ) -> Latest:
-        """Find the latest change of each key.
+        """Find the change of each key that counts.
 
         Args:
             codes: of each row of the batch, in the order of arrival; none is null.
             orders: of each row, as `keys.identity` has them. Of equal ones the later arrival counts.
             deletes: whether each row deletes its key.
             soft: whether a row that is deleted keeps its values.
+            first: whether the first change counts, not the latest; of equal orders the earlier arrival.
         """
         code = codes.to_numpy()
         arrival = np.arange(len(code))
@@ -56,8 +65,9 @@ class Latest:
         else:
             by = {"code": codes, "order": orders, "arrival": arrival}
             ranked = pc.sort_indices(pa.table(by), sort_keys=[(k, "ascending") for k in by]).to_numpy()
-        last = np.append(code[ranked][1:] != code[ranked][:-1], True)[: len(code)]
-        rows = ranked[last].astype(np.int64)
+        begins = code[ranked][1:] != code[ranked][:-1]
+        counts = np.append(True, begins) if first else np.append(begins, True)
+        rows = ranked[counts[: len(code)]].astype(np.int64)
         taken = None if orders is None else orders.take(pa.array(rows))
         arrivals = Arrivals(code.astype(np.int64), orders, deletes) if soft else None
         return cls(rows, taken, deletes[rows], ranked.astype(np.int64), arrivals)
@@ -161,6 +171,7 @@ class KeyCounts:
 
     Attributes:
         ignored: deletes that changed nothing.
+        duplicate: records of keys whose first record stays.
         truncated: rows that a truncate removed, which are no changes of the batch.
     """
 
@@ -171,6 +182,7 @@ class KeyCounts:
     late: int = 0
     ignored: int = 0
     truncated: int = 0
+    duplicate: int = 0
 
     @property
     def written(self) -> int:
@@ -179,16 +191,14 @@ class KeyCounts:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """The counts by name; without a truncate only those of changes."""
-        counts = asdict(self)
-        if not self.truncated:
-            del counts["truncated"]
-        return counts
+        """The counts by name; of truncated and duplicate ones only if there are any."""
+        rare = ("truncated", "duplicate")
+        return {name: count for name, count in asdict(self).items() if count or name not in rare}
 
     @property
     def total(self) -> int:
         """The number of changes."""
-        return self.inserted + self.updated + self.deleted + self.superseded + self.late + self.ignored
+        return sum(count for name, count in asdict(self).items() if name != "truncated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +321,23 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
     gone = latest.rows[removes] if remembers else latest.rows[:0]
     dead = dead_rows(table.found, ~late & ~ignored)
     return Settled(_live(latest, live, values, table), np.sort(gone), counts, dead, table)
+
+
+def settle_first(first: Latest, found_rows: Iterable[Found]) -> Settled:
+    """Compare the first record of each key with the table's rows, which stay unless its order is lower."""
+    table = TableRows.of(list(found_rows), len(first.rows))
+    in_table, older = table.of_key >= 0, np.zeros(len(first.rows), np.bool_)
+    if first.orders is not None and table.found:
+        # A row without an order stays: it came before the table had one.
+        older = flags_of(pc.less(first.orders, table.orders()))
+    writes = older | ~in_table
+    counts = KeyCounts(
+        inserted=int((~in_table).sum()),
+        updated=int(older.sum()),
+        duplicate=first.superseded + int((~writes).sum()),
+    )
+    live = _live(first, writes, np.full(len(writes), -1, np.int64), table)
+    return Settled(live, first.rows[:0], counts, dead_rows(table.found, older), table)
 
 
 def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], table: TableRows) -> LiveRows:

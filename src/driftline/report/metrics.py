@@ -72,7 +72,7 @@ class Metric:
 
 
 # Outcomes of changes by key that write no row.
-_WITHOUT_A_ROW = ("deleted", "superseded", "late", "ignored")
+_WITHOUT_A_ROW = ("deleted", "superseded", "late", "ignored", "duplicate")
 
 METRICS: Mapping[str, Metric] = {
     "batches": Metric("Batches that were committed.", "{batch}"),

@@ -164,7 +164,7 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     if result.deleted:
         counts += f", {result.deleted} deleted"
     if result.overtaken:
-        counts += f", {result.overtaken} superseded by newer records"
+        counts += f", {result.overtaken} superseded by other records"
     if result.quarantined:
         counts += f", {result.quarantined} in its quarantine"
     if result.ok:

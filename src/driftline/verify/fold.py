@@ -533,6 +533,8 @@ class KeyedFold:
                     tally.records += 1
                     # Changes of a key come in their order, so each one overtakes the one before it.
                     tally.overtaken += latest is not None or cut is not None
+                    if self.row_key.keep and latest is not None:
+                        continue
                     if value.order < floor:
                         cut = value
                         continue

@@ -20,6 +20,7 @@ from driftline.core.changes.text import direction, in_words
 from driftline.core.changes.values import AddColumn, Change
 from driftline.core.schema.definition import (
     DISTRIBUTION,
+    KEEP,
     PATCH,
     ROW_KEY,
     SOFT,
@@ -353,7 +354,8 @@ def key_text(version: Version) -> list[str]:
     key, order_by, deletes, merge, envelope = version.definition.known_by
     if not key:
         return []
-    order = [f"the latest by {order_by}"] if order_by else []
+    counts = "first" if merge == KEEP else "latest"
+    order = [f"the {counts} by {order_by}"] if order_by else ["the first"] if merge == KEEP else []
     return [
         key,
         *order,

@@ -180,7 +180,8 @@ ROW_KEY = (
     "driftline.key-cache",
 )  # settings that come and go with the key
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
-REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
+# What a record does to its row: is it, changes fields of it, or nothing, as the first record stays.
+REPLACE, PATCH, KEEP = "replace", "patch", "keep"
 CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
 OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
 ARRIVAL = "_arrival"  # in place of an order: of the changes of a row the last to come counts

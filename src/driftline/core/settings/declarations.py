@@ -159,10 +159,10 @@ class SettingArguments(TypedDict, total=False):
         default="hard",
         flag=Flag("With a key: a delete removes its row (hard), or keeps it with a mark (soft)."),
     )]
-    merge: Annotated[Literal["replace", "patch"], Setting(
-        about="What a record does to its row: `replace`s it, or is a `patch` of the fields that it has.",
+    merge: Annotated[Literal["replace", "patch", "keep"], Setting(
+        about="What a record does to its row: `replace`s it, is a `patch` of the fields that it has, or is a duplicate, as rows `keep` their first record.",
         default="replace",
-        flag=Flag("With a key: a record replaces its row (replace), or only the fields that it has (patch)."),
+        flag=Flag("With a key: a record replaces its row (replace), only the fields that it has (patch), or is a duplicate (keep)."),
     )]
     key_cache: Annotated[str, Setting(
         about="How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.",

@@ -9,6 +9,7 @@ from typing import get_args
 from driftline.core.schema.definition import (
     ARRIVAL,
     EPOCH_PROPERTY,
+    KEEP,
     OPERATION,
     ORDER_PROPERTY,
     PATCH,
@@ -66,7 +67,8 @@ class RowKey:
         delete_when: a record for which this is true deletes its row.
         delete_memory: the seconds for which a delete is remembered, with an order.
         soft: deleted rows stay, with a mark.
-        patch: a record changes only the fields of its row that it has.
+        merge: a record replaces its row, changes the fields of it that it has (`PATCH`), or is a duplicate of
+            it, as the first record of a key stays (`KEEP`).
         cache: the bytes of the table's keys that a capture keeps in memory.
         envelope: the envelope of messages, which hold the records and describe their changes.
         placeholder: stands for values that messages leave out.
@@ -79,7 +81,7 @@ class RowKey:
     delete_when: Condition | None = None
     delete_memory: int = int(parse_span(default("delete_memory")))
     soft: bool = False
-    patch: bool = False
+    merge: str = REPLACE
     cache: int = parse_size(default("key_cache"))
     envelope: str = ""
     placeholder: str = PLACEHOLDER
@@ -92,24 +94,16 @@ class RowKey:
         key, order_by, delete_when, envelope = (
             settings.get(name, "") for name in ("key", "order_by", "delete_when", "envelope")
         )
-        soft, patch = settings.get("deletes") == SOFT, settings.get("merge") == PATCH
+        soft, merge = settings.get("deletes") == SOFT, settings.get("merge") or REPLACE
         epoch, reconciles = int(settings.get("epoch") or 0), settings.get("on_snapshot") == RECONCILE
         if epoch > MOST_EPOCHS:
             raise ValueError(f"epoch = {epoch} is beyond {MOST_EPOCHS}")
         if not key:
-            needing_key = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
-            needing_key["envelope"] = envelope
-            needing_key["epoch"] = epoch
-            needing_key["unavailable_value"] = settings.get("unavailable_value", "")
-            needing_key["on_snapshot"] = reconciles
-            if needless := [name for name, value in needing_key.items() if value]:
-                raise ValueError(f"{needless[0]} needs a key")
+            _check_needless(settings)
             return None
         keys, orders = parse_paths(key), _orders(order_by, envelope)
         _check_fields((*keys, *orders))
-        # Whether a patch revives the old values or begins from nothing would depend on where batches are cut.
-        if soft and patch:
-            raise ValueError("deletes = soft does not go with merge = patch")
+        _check_merge(merge, soft, delete_when, envelope)
         if reconciles and (envelope not in _WITH_SNAPSHOTS or orders != (POSITION,) or soft):
             raise ValueError(
                 f"on_snapshot = {RECONCILE} needs an envelope of Debezium's and its order, and deletes = hard"
@@ -127,13 +121,23 @@ class RowKey:
             condition,
             memory,
             soft,
-            patch,
+            merge,
             cache,
             envelope,
             placeholder=placeholder,
             epoch=epoch,
             reconciles=reconciles,
         )
+
+    @property
+    def patch(self) -> bool:
+        """True if a record changes only the fields of its row that it has."""
+        return self.merge == PATCH
+
+    @property
+    def keep(self) -> bool:
+        """True if the first record of a key stays, and later ones are duplicates."""
+        return self.merge == KEEP
 
     @property
     def remembers(self) -> bool:
@@ -173,6 +177,30 @@ class RowKey:
     def roles(self) -> dict[Path, str]:
         """The role of each field."""
         return dict.fromkeys(self.key, KEY) | dict.fromkeys(self.order_by, ORDER)
+
+
+_NEED_KEY = (
+    *("order_by", "delete_when", "deletes", "merge", "envelope", "epoch", "unavailable_value"),
+    "on_snapshot",
+)
+
+
+def _check_needless(settings: Mapping[str, str]) -> None:
+    """Raise ValueError for a setting of rows by key in a table without one."""
+    for name in _NEED_KEY:
+        if settings.get(name, "") not in ("", default(name)):
+            raise ValueError(f"{name} needs a key")
+
+
+def _check_merge(merge: str, soft: bool, delete_when: str, envelope: str) -> None:
+    """Raise ValueError for deletes that ``merge`` gives no meaning."""
+    # Whether a patch revives the old values or begins from nothing would depend on where batches are cut. And
+    # nobody agrees on what the delete of a first record means.
+    if soft and merge != REPLACE:
+        raise ValueError(f"deletes = soft does not go with merge = {merge}")
+    if merge == KEEP and (delete_when or envelope):
+        refused = "delete_when" if delete_when else "an envelope, whose messages delete rows,"
+        raise ValueError(f"{refused} does not go with merge = {KEEP}")
 
 
 def _orders(order_by: str, envelope: str) -> tuple[Path, ...]:
@@ -260,10 +288,9 @@ _STAYS = "make another table with it, from the same source"
 
 def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None:
     """Raise DataError if an existing table would merge its rows differently, or read another envelope."""
-    merges = before is not None and before.patch
-    if after is not None and after.patch != merges:
-        has = PATCH if merges else REPLACE
-        raise DataError(f"{table} has merge = {has!r}, which is set when a table is made", _STAYS)
+    merge = REPLACE if before is None else before.merge
+    if after is not None and after.merge != merge:
+        raise DataError(f"{table} has merge = {merge!r}, which is set when a table is made", _STAYS)
     envelope = "" if before is None else before.envelope
     if after is not None and after.envelope != envelope:
         has = f"envelope = {envelope!r}" if envelope else "no envelope"
