@@ -111,8 +111,7 @@ def test_a_file_much_older_than_others_is_taken(table: Table, source: Path) -> N
 CHANGES: dict[str, Callable[[Path], object]] = {
     "appended": lambda file: file.write_text(file.read_text() + '{"id": 9}\n'),
     "overwritten": lambda file: put(file, 9),
-    "made again": lambda file: (file.unlink(), put(file, 1, modified=5)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -124,11 +123,95 @@ def test_a_file_that_changes_after_it_was_taken(
     captured(table, source)
     change(file)
     put(source / "b.json", 2)
-    failed(table, source, DataError, r"a\.json (changed since it was ingested|was overwritten)")
+    with pytest.raises(DataError, match=r"a\.json changed since it was ingested") as raised:
+        captured(table, source)
+    assert "--changed-files" in (raised.value.hint or "")
+    assert ids(table) == [1, 2]  # what else is new comes before the error
     file.rename(source.parent / "a.json")
     put(source / "c.json", 3)
     captured(table, source)
     assert ids(table) == [1, 2, 3]
+
+
+def test_lines_that_were_appended_come_alone_with_their_numbers(table: Table, source: Path) -> None:
+    file = source / "a.jsonl"
+    file.write_text('{"id": 1}\n{"id": 2}\n')
+    captured(table, source, metadata="line", changed_files="append")
+    with file.open("a") as end:
+        end.write('{"id": 3, "more": "x"}\nno record\n{"id": 4}\n{"id"')
+    (batch,) = captured(table, source, changed_files="append")
+
+    assert batch.result.rows_read == 3
+    assert f"{file}: 3 lines more" in batch.result.hints
+    rows = table.read().select("id", "_source.line").collect()
+    assert sorted(map(tuple, rows)) == [(1, 1), (2, 2), (3, 3), (4, 5)]
+    kept = quarantine.of(table.format).read().collect()
+    assert [(row.line, row.raw) for row in kept] == [(4, "no record")]
+    with file.open("a") as end:
+        end.write(": 5}\n")
+    captured(table, source, changed_files="append")
+    proven(table, file)
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_rows_that_were_appended_to_csv_come_alone_under_its_header(table: Table, source: Path) -> None:
+    file = source / "a.csv"
+    file.write_text('id;text\n1;"a\nb"\n2;c\n')
+    captured(table, source, metadata="line", changed_files="append")
+    with file.open("a") as end:
+        end.write('3;d\n4;"e\nf"\n5;')
+    captured(table, source, changed_files="append")
+
+    rows = table.read().select("id", "text", "_source.line").collect()
+    assert sorted(map(tuple, rows)) == [(1, "a\nb", 2), (2, "c", 4), (3, "d", 5), (4, "e\nf", 6)]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_changed_file_is_passed_over_or_comes_again_by_its_key(table: Table, source: Path) -> None:
+    file = put(source / "a.json", 1, 2)
+    captured(table, source, key="id")
+    put(file, 1, 2, 3)
+    query = table.capture(source, name="orders", changed_files="skip")
+    assert query.awaitTermination(120)
+    assert query.left_out == ("1 changed file passed over: a.json",)
+    assert ids(table) == [1, 2]
+
+    (batch,) = captured(table, source, changed_files="again")
+    assert ids(table) == [1, 2, 3]
+    assert any("a.json changed since it was ingested: all of it" in hint for hint in batch.result.hints)
+    with pytest.raises(UsageError, match="changed_files is 'never'"):
+        captured(table, source, changed_files="never")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("phase", ["observing", "writing", "quarantining", "committing"])
+def test_capture_of_a_growing_file_that_dies_takes_each_line_once(
+    table: Table, source: Path, phase: str
+) -> None:
+    """The file also grows while it is read."""
+    file, count = source / "a.jsonl", 0
+
+    def grow(text: str = '{{"id": {}}}\n') -> None:
+        nonlocal count
+        with file.open("a") as end:
+            end.write(text.format(count))
+        count += 1
+
+    def dies(now: str) -> None:
+        if now == phase:
+            grow()
+            raise ZeroDivisionError
+
+    for _ in range(3):
+        grow()
+        grow("no record {}\n")
+        with pytest.raises(ZeroDivisionError):
+            captured(table, source, progress=dies, changed_files="append")
+        captured(table, source, progress=lambda now: grow() if now == phase else None, changed_files="append")
+    captured(table, source, changed_files="append")
+
+    proven(table, file)
+    assert table.read().count() + quarantine.of(table.format).read().count() == count
 
 
 @pytest.mark.iceberg_only("of the source alone")

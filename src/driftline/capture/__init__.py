@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast, get_args
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
-from driftline.capture.folder import FileLog
+from driftline.capture.folder import ChangedFiles, FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, CaptureQuery, CaptureTarget, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
@@ -42,6 +42,7 @@ class StreamOptions:
     topics: TopicReading
     notify: str | None = None
     list_every: float | None = None
+    changed_files: ChangedFiles = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ def capture(
     table, name = request.table, request.name
     if request.resume_from not in (None, *get_args(ResumeFrom)):
         raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
+    if reading.changed_files not in get_args(ChangedFiles):
+        raise UsageError(
+            f"changed_files is {reading.changed_files!r}", hint="it is 'fail', 'skip', 'append' or 'again'"
+        )
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     target = CaptureTarget(
@@ -185,7 +190,14 @@ def _flow(
         place.local / "files",
     )
     found_by = finder(source, folder, reading.notify, reading.list_every, catalog.folder)
-    log = FileLog(found_by, folder, reading.format, reading.max_files, catalog.durable)
+    log = FileLog(
+        found_by,
+        folder,
+        reading.format,
+        reading.max_files,
+        catalog.durable,
+        on_change=reading.changed_files,
+    )
     return files(spark, log, place, strings=reading.strings)
 
 

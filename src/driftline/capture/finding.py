@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_plus, urlsplit
 
+from driftline.capture.portions import Portion
 from driftline.config import redacted
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.files.endings import format_by_name, is_archive
@@ -36,12 +37,19 @@ class ListedFile(NamedTuple):
         size: bytes.
         modified: nanoseconds since 1970.
         real: its own path, if ``path`` leads to it by a link.
+        portion: the bytes of it that a list takes, if they were measured.
     """
 
     path: str
     size: int
     modified: int
     real: str = ""
+    portion: Portion | None = None
+
+    @property
+    def begin(self) -> int:
+        """The first byte that is taken."""
+        return self.portion.start if self.portion is not None else 0
 
     @property
     def key(self) -> str:

@@ -17,7 +17,7 @@ from driftline.capture.resuming import Resumption, named_files
 from driftline.capture.seeking import Position, Sought, nanoseconds
 from driftline.core.schema.text import counted
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.sources.opening import of_frame, opened
+from driftline.sources.opening import FileParts, of_frame, opened
 from driftline.sources.spooled import leftovers
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds
+_NAMED = 20  # files that an error names
+_TOLD = 5  # files that a note names
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Files:
     checkpoint: Checkpoint
     strings: bool = False
     _last: int = field(default=-1, init=False)  # list that was there when the stream began
+    _streams: bool = field(default=False, init=False)
     _held: ExitStack = field(default_factory=ExitStack, init=False)
 
     @property
@@ -47,7 +50,7 @@ class Files:
 
     def stream(self) -> DataFrame:
         """Stream the log of lists, and note the last list that exists now."""
-        self._last = self.log.next - 1
+        self._last, self._streams = self.log.next - 1, True
         return self.log.stream(self.spark)
 
     def batches(self, epoch: int) -> Iterator[int]:
@@ -59,7 +62,7 @@ class Files:
 
     def source(self, frame: DataFrame, number: int) -> Source:
         """Open the files of list ``number``; only the session of ``frame`` is used."""
-        files = self.log.read(number)
+        files = FileParts(self.log.read(number), self.log.ranges(number))
         shared = str(self.log.folder)  # it is mounted on each worker, as the files are
         source = opened(
             frame.sparkSession, files, format=self.log.format, strings=self.strings, shared=shared
@@ -80,7 +83,24 @@ class Files:
         return ()
 
     def notes(self, number: int) -> tuple[str, ...]:
-        """Warn of files that may be renamed copies of files taken before."""
+        """Tell of files that came again, or in part, and may be renamed copies of files taken before."""
+        return (*self._renamed(number), *self._changed(number))
+
+    def _changed(self, number: int) -> Iterator[str]:
+        more = [entry for entry in self.log.lists[number] if entry.begin]
+        again = self.log.repeated(number)
+        for entry in more[:_TOLD]:
+            assert entry.portion is not None
+            yield f"{entry.path}: {counted(entry.portion.lines, 'line')} more"
+        for entry in again[:_TOLD]:
+            yield (
+                f"{entry.path} changed since it was ingested: all of it is ingested again, as new rows unless "
+                "the table has a key"
+            )
+        if (others := len(more[_TOLD:]) + len(again[_TOLD:])) > 0:
+            yield f"{counted(others, 'other changed file')}"
+
+    def _renamed(self, number: int) -> tuple[str, ...]:
         renamed = self.log.renamed(number)
         if not renamed:
             return ()
@@ -133,17 +153,47 @@ class Files:
         return [entry.path for entry in again], [entry.path for entry in passed]
 
     def poll(self) -> None:
-        """Add new files to the log."""
+        """Add new files to the log.
+
+        Raises DataError for files that have changed, once all new ones are in the table.
+        """
         self.log.add()
+        if self._streams and not self.log.lag() and (error := self._error()):
+            raise error
 
     def left(self) -> DriftlineError | None:
-        """The error for listed files that the stream did not deliver; None if it delivered all."""
-        if not (count := self.log.lag(self._last)):
+        """The error for files that did not come, or have changed since they were taken; None without any."""
+        if count := self.log.lag(self._last):
+            return DataError(
+                f"{self.name}: the stream ended, and {counted(count, 'file')} of its log did not come",
+                hint="restart the capture: it resumes with them",
+            )
+        return self._error()
+
+    def _error(self) -> DataError | None:
+        """The error for files that have changed; None if they are passed over."""
+        changed = list(self.log.changed.values())
+        if not changed or self.log.on_change == "skip":
             return None
+        others = f"; and {counted(len(changed) - _NAMED, 'other')}" if len(changed) > _NAMED else ""
+        choices = "again takes all of it once more, skip passes it over"
+        if self.log.on_change == "fail":
+            choices = f"append takes the lines behind those ingested, {choices}"
         return DataError(
-            f"{self.name}: the stream ended, and {counted(count, 'file')} of its log did not come",
-            hint="restart the capture: it resumes with them",
+            f"{'; '.join(changed[:_NAMED])}{others}",
+            hint="move it out of the folder and add the new data under another name; or --changed-files "
+            f"(changed_files= in Python): {choices}",
         )
+
+    def left_out(self) -> tuple[str, ...]:
+        """Tell of changed files that are passed over, and of last lines that have no end yet."""
+        notes, log = [], self.log
+        if log.on_change == "skip" and log.changed:
+            notes.append(f"{counted(len(log.changed), 'changed file')} passed over: {_short(log.changed)}")
+        if log.on_change == "append" and log.unended:
+            paths = list(log.unended.values())
+            notes.append(f"a last line without its end waits in {_short(paths)}")
+        return tuple(notes)
 
     def explain(self, error: str) -> DriftlineError | None:
         """None: no error of Spark's is specific to the log."""
@@ -155,6 +205,12 @@ class Files:
             self.log.let_go()
         except DriftlineError as error:
             _LOG.warning("%s: %s", self.name, error)
+
+
+def _short(paths: Iterable[str]) -> str:
+    names = [path.rpartition("/")[2] for path in paths]
+    others = f" and {counted(len(names) - _TOLD, 'other')}" if len(names) > _TOLD else ""
+    return f"{', '.join(names[:_TOLD])}{others}"
 
 
 def files(spark: SparkSession, log: FileLog, checkpoint: Checkpoint, *, strings: bool) -> Files:
@@ -186,8 +242,11 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
         if may_lack and resumption.last is not None and not (has_all or lacks_all):
             raise resumption.unknown("files")
         lacking = _lacking(lacking, taken, has_all=has_all or may_lack)
-        waiting = {file.key for number in log.waiting(log.next) for file in log.lists[number]}
-        lacking = [file for file in lacking if file.key not in waiting]
+        waiting = {file.key: file for number in log.waiting(log.next) for file in log.lists[number]}
+        # A part that waits does not bring those before it.
+        lacking = [
+            file for file in lacking if file.key not in waiting or file.begin < waiting[file.key].begin
+        ]
         if lacking and choice is None:
             raise resumption.behind(position + 1, log.done, named_files(lacking))
         log.append_again(lacking)
@@ -228,7 +287,7 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
     if not remembers:
         raise resumption.unknown("files")
 
-    def in_table(files: Sequence[ListedFile]) -> set[str]:
+    def in_table(files: Sequence[ListedFile]) -> set[ListedFile]:
         """The files that the table has."""
         taken = resumption.ingested(files)
         if taken:
@@ -236,26 +295,28 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
                 "%s: its checkpoint is older than %s, which has these already: %s",
                 resumption.name,
                 resumption.table.name,
-                named_files([file for file in files if file.key in taken]),
+                named_files([file for file in files if file in taken]),
             )
         return taken
 
     waiting = [file for number in log.waiting(log.next) for file in log.lists[number]]
     taken = in_table(waiting)
-    log.leave_out(file for file in waiting if file.key in taken)
+    log.leave_out(file for file in waiting if file in taken)
     log.finder.list_all()
     # Files that turn up later are asked for too: the older checkpoint lists them as new.
     log.in_table = in_table
 
 
-def _lacking(files: Sequence[ListedFile], taken: AbstractSet[str], *, has_all: bool) -> list[ListedFile]:
+def _lacking(
+    files: Sequence[ListedFile], taken: AbstractSet[ListedFile], *, has_all: bool
+) -> list[ListedFile]:
     """The files, in the order in which they were taken, that the table lacks; all if it remembers none.
 
     Args:
         has_all: it has forgotten none; else those before the first that it remembers may be in.
     """
-    first = 0 if has_all else next((number for number, file in enumerate(files) if file.key in taken), 0)
-    return [file for file in files[first:] if file.size and file.key not in taken]
+    first = 0 if has_all else next((number for number, file in enumerate(files) if file in taken), 0)
+    return [file for file in files[first:] if file.size and file not in taken]
 
 
 def _lists_given(checkpoint: Checkpoint, epoch: int) -> int:
@@ -291,6 +352,10 @@ class Frames:
 
     def close(self, number: int) -> None:
         """Nothing to finish; the lag is unknown."""
+
+    def left_out(self) -> tuple[str, ...]:
+        """Nothing: only the source knows."""
+        return ()
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: any loss is the source's to report."""

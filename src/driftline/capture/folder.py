@@ -12,18 +12,31 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from driftline.capture.checkpoint import broken
 from driftline.capture.finding import Finder, ListedFile, entry_of, listed
+from driftline.capture.portions import (
+    TEXTS,
+    NotProven,
+    Portion,
+    is_begun_by,
+    lines_behind,
+    measured,
+    not_lines,
+)
 from driftline.core.schema.text import counted
-from driftline.errors import DataError, UsageError
-from driftline.files.endings import format_by_name
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.files.endings import format_by_name, is_archive
+from driftline.files.text import LineRange
 from driftline.runtime.disk import Bounds, delete_file, replace_file
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
@@ -37,6 +50,12 @@ MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 _DONE = "_done"
+# Bytes of a file of lines up to which the hash of what is taken is kept in any case, so that lines can be
+# appended later: this process reads the file once more for it.
+_HASHED = 64 * 2**20
+# The fate of a file that has changed since it was taken.
+ChangedFiles: TypeAlias = Literal["fail", "skip", "append", "again"]
+_LOG = logging.getLogger("driftline")
 
 
 @dataclass(slots=True)
@@ -57,8 +76,15 @@ class FileLog:
     next: int = 0
     done: int = -1
     # The files, among these, that the table has though the log does not know them; None: they all are new.
-    in_table: Callable[[Sequence[ListedFile]], set[str]] | None = None
+    in_table: Callable[[Sequence[ListedFile]], set[ListedFile]] | None = None
     packed: int = 0  # the first list that may be a file of its own
+    on_change: ChangedFiles = "fail"
+    changed: dict[str, str] = field(default_factory=dict)  # what is not taken, in a sentence, by path
+    unended: dict[str, str] = field(default_factory=dict)  # files with a last line that waits, by key
+    _earlier: list[ListedFile] = field(
+        default_factory=list
+    )  # versions that no list has, and newer ones follow
+    _same: dict[str, tuple[int, int]] = field(default_factory=dict)  # versions that bring nothing new, by key
     _first: str | None = None  # the format of what was taken first
 
     def open(self, last_done: int | None = None) -> None:
@@ -70,6 +96,7 @@ class FileLog:
         Raises SetupError if a file of the log is damaged or gone.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
+        files: list[ListedFile] = []
         if (packed := self.folder / _TAKEN).exists():
             self.next, files = _parsed(packed, _unpacked)
             self.packed = self.next
@@ -81,9 +108,11 @@ class FileLog:
             os.utime(path, (number + 1, number + 1))
             entries = _parsed(path, _listed)
             # A file is in two lists where `merge` did not come to its end.
-            self.lists[number] = [entry for entry in entries if entry.key not in self.ingested]
+            # A file that has changed is in several, each with another version.
+            self.lists[number] = [entry for entry in entries if self.ingested.get(entry.key) != entry]
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
+        self._earlier = [entry for entry in files if self.ingested[entry.key] != entry]
         self._open_done(last_done)
         # More lists in the table than the log has: lists were lost.
         if self.done >= self.next:
@@ -98,29 +127,113 @@ class FileLog:
             self._keep_done(-1 if last_done is None else last_done)
 
     def add(self) -> None:
-        """Look for files, and append lists of the new ones.
+        """Look for files, and append lists of the new ones; note in ``changed`` those that are not taken.
 
-        Raises DataError if a file that was taken has changed; SetupError if the folder is away.
+        Raises SetupError if the folder is away.
         """
         entries = _in_order(self.finder.entries(self.ingested, self.format))
         pending = self._pending()
         new: dict[str, ListedFile] = {}
+        changed: dict[str, str] = {}
         for entry in entries:
-            taken = self.ingested.get(entry.key)
+            key, taken = entry.key, self.ingested.get(entry.key)
             if taken is None and not self._is_old_link(entry):
                 # Of a file and the links to it, the file.
-                new[entry.key] = new.get(entry.key, entry) if entry.real else entry
+                new[key] = new.get(key, entry) if entry.real else entry
             # A file that waits may still grow: it is read as it is by then (see `read`).
-            elif taken is not None and taken.version != entry.version and entry.key not in pending:
-                raise _changed(taken, entry)
-        self._add(list(new.values()))
+            elif taken is not None and key not in pending and self._differs(taken, entry):
+                if isinstance(more := self._more_of(taken, entry), str):
+                    changed[entry.path] = more
+                elif more is not None:
+                    new[key] = more
+        # Messages name some objects of a store; only a listing shows that others are as they were.
+        paths = {entry.path for entry in entries}
+        kept = {path: why for path, why in self.changed.items() if is_stored(path) and path not in paths}
+        self.changed = kept | changed
+        there = {entry.key for entry in entries}
+        self.unended = {key: path for key, path in self.unended.items() if key in there}
+        self._add([entry for entry in map(self._begun, new.values()) if entry is not None])
+
+    def _differs(self, taken: ListedFile, entry: ListedFile) -> bool:
+        """True if a file that was taken is another one now, or was not taken to its end."""
+        if entry.version == taken.version:
+            return taken.portion is not None and taken.portion.waits and self.on_change != "append"
+        return self._same.get(entry.key) != entry.version
+
+    def _more_of(self, taken: ListedFile, entry: ListedFile) -> ListedFile | str | None:
+        """Return what to take of a file that has changed: None for nothing, or why it cannot be taken."""
+        portion, why = taken.portion, ""
+        try:
+            is_whole = portion is not None and portion.end == portion.length == entry.size
+            if portion is not None and is_whole and is_begun_by(entry.path, portion):
+                _LOG.warning(
+                    "%s has a new time, and the bytes that were taken: it is not taken again", entry.path
+                )
+                self._same[entry.key] = entry.version
+                return None
+            if self.on_change == "again":
+                return entry
+            if self.on_change == "append":
+                portion = self._lines_behind(entry, portion)
+                if portion.lines:
+                    return entry._replace(portion=portion)
+                self._same[entry.key] = entry.version
+                self.unended[entry.key] = entry.path
+                return None
+        except FileNotFoundError:  # it was deleted since it was listed
+            return None
+        except OSError as error:
+            raise SetupError(f"{entry.path}: cannot be read: {error.strerror}") from error
+        except NotProven as error:
+            why = f": {error}"
+        lengths = (
+            f": {counted(taken.size, 'byte')} then, {entry.size} now" if taken.size != entry.size else ""
+        )
+        if entry.version == taken.version:
+            why = ": its last line had no end and was not taken"
+        return f"{entry.path} changed since it was ingested{why or lengths}"
+
+    def _lines_behind(self, entry: ListedFile, portion: Portion | None) -> Portion:
+        """The lines behind those that were taken. Raises NotProven, OSError."""
+        kind = self._lines_of(entry)
+        if portion is None:
+            raise NotProven("its hash was not kept when it was taken")
+        return lines_behind(entry.path, entry.size, kind, portion)
+
+    def _lines_of(self, entry: ListedFile) -> str:
+        """The format of a file of lines. Raises NotProven if nothing can be appended to it, OSError."""
+        path = entry.path
+        if is_stored(path):
+            raise NotProven("a store's object is written as a whole")
+        if is_archive(path):
+            raise NotProven("an archive is written as a whole")
+        kind = self._kind(path)
+        if why := not_lines(path, kind):
+            raise NotProven(why)
+        return kind
+
+    def _begun(self, entry: ListedFile) -> ListedFile | None:
+        """A new file with its whole lines, where lines may be appended; None if it has none yet."""
+        if self.on_change != "append" or entry.portion is not None or not entry.size:
+            return entry
+        if self._same.get(entry.key) == entry.version:
+            return None
+        try:
+            portion = lines_behind(entry.path, entry.size, self._lines_of(entry))
+        except (NotProven, OSError):  # it is taken as a whole, or `read` tells
+            return entry
+        if portion.end:
+            return entry._replace(portion=portion)
+        self._same[entry.key] = entry.version
+        self.unended[entry.key] = entry.path
+        return None
 
     def _add(self, new: list[ListedFile]) -> None:
         self._one_format(new)
         if new and self.in_table is not None:
             taken = self.in_table(new)
-            self.leave_out(entry for entry in new if entry.key in taken)
-            new = [entry for entry in new if entry.key not in taken]
+            self.leave_out(entry for entry in new if entry in taken)
+            new = [entry for entry in new if entry not in taken]
         self.append(new)
         # Only after the lists are written: a crash before costs a message's second delivery, and no file.
         self.finder.logged()
@@ -133,14 +246,27 @@ class FileLog:
             self._append(list(entries[start : start + self.max_files]))
 
     def append_again(self, entries: Sequence[ListedFile]) -> None:
-        """Append lists of files that were taken before, and take them out of where they stand."""
-        again, before = {entry.key for entry in entries}, list(self.lists.items())
+        """Append lists of files that were taken before, and take them out of where they stand.
+
+        Of several parts of a file, the first one brings all that come behind it.
+        """
+        again: dict[str, ListedFile] = {}
+        for entry in entries:
+            known = again.get(entry.key)
+            again[entry.key] = entry if known is None or entry.begin <= known.begin else known
+
+        def others(files: list[ListedFile]) -> list[ListedFile]:
+            """The files that do not come again."""
+            return [file for file in files if file.key not in again or file.begin < again[file.key].begin]
+
+        before = list(self.lists.items())
         # Before they leave their old lists, so a crash in between repeats files and loses none.
-        self.append(entries)
+        self.append(list(again.values()))
+        self._earlier = others(self._earlier)
         for number, files in before:
-            others = [entry for entry in files if entry.key not in again]
-            if len(others) < len(files):
-                self._write(number, others)
+            if len(left := others(files)) < len(files):
+                self._write(number, left)
+        self._take(again.values())
         if (self.folder / _TAKEN).exists():
             self._write_packed(self.packed)
 
@@ -190,7 +316,7 @@ class FileLog:
     def packed_files(self) -> list[ListedFile]:
         """The files of the lists before ``packed``, in the order in which they were taken."""
         unpacked = {entry.key for entries in self.lists.values() for entry in entries}
-        return [entry for key, entry in self.ingested.items() if key not in unpacked]
+        return [*self._earlier, *(entry for key, entry in self.ingested.items() if key not in unpacked)]
 
     def merge(self, last_given: int) -> None:
         """Merge the lists behind ``last_given``, which Spark does not know, into as few as possible."""
@@ -222,14 +348,17 @@ class FileLog:
 
     def let_go(self) -> None:
         """Delete messages about files that are in the table. Raises SetupError."""
-        self.finder.let_go(self._pending())
+        # Those about a changed file stay, so that the next start says the same.
+        changed = set() if self.on_change == "skip" else self.changed.keys()
+        self.finder.let_go(self._pending() | changed)
 
     def read(self, number: int) -> list[str]:
         """The files of a list, as they are now: one that waited may have changed since it was listed.
 
-        Raises DataError for a file that is gone.
+        Raises DataError for a file that is gone, or does not begin with what was taken of it before.
         """
-        entries = self._now(number)
+        now = self._now(number)
+        entries = list(map(self._measured, self.lists[number], now))
         # The list names the version that is read, so `check` finds a change during the read.
         if entries != self.lists[number]:
             self._write(number, entries)
@@ -237,13 +366,69 @@ class FileLog:
         return [Uri(entry.path) if is_stored(entry.path) else entry.path for entry in entries]
 
     def check(self, number: int) -> None:
-        """Raise DataError if a file has changed since `read`."""
+        """Raise DataError if a file has changed since `read`; one that is read in part may grow."""
         for before, now in zip(self.lists[number], self._now(number), strict=True):
-            if before != now:
+            portion = before.portion
+            is_same = before._replace(portion=None) == now
+            grows = portion is not None and portion.is_cut and before.key == now.key
+            if not (is_same or (portion is not None and grows and is_begun_by(now.path, portion))):
                 raise DataError(
                     f"{now.path} changed while it was read",
                     hint="nothing of its batch was committed; restart the capture once the file is complete",
                 )
+
+    def ranges(self, number: int) -> dict[str, LineRange]:
+        """The lines to read of the files of a list that are read in part, by path; after `read`."""
+        return {
+            entry.path: LineRange(entry.portion.start, entry.portion.end, entry.portion.first)
+            for entry in self.lists[number]
+            if entry.portion is not None and entry.portion.is_cut
+        }
+
+    def repeated(self, number: int) -> list[ListedFile]:
+        """The files of a list that were taken before, and come again as a whole."""
+        wholes = {entry.key: entry for entry in self.lists[number] if not entry.begin}
+        lists = list(self.lists.items())  # which another thread may add to
+        before = chain(self._earlier, *(entries for n, entries in lists if n < number))
+        return [wholes[key] for key in dict.fromkeys(entry.key for entry in before) if key in wholes]
+
+    def _measured(self, before: ListedFile, now: ListedFile) -> ListedFile:
+        """A file as it is now, with the bytes that are taken of it."""
+        path, portion = now.path, before.portion
+        kind = "" if is_stored(path) or is_archive(before.path) or not now.size else self._kind(before.path)
+        if kind not in TEXTS:
+            return now
+        is_known = now.version == before.version and portion is not None
+        if is_known and portion is not None and (portion.is_cut or self.on_change != "append"):
+            return now._replace(portion=portion)
+        try:
+            if self.on_change == "append" or before.begin:
+                taken = portion.taken_before if portion is not None else None
+                with suppress(_Whole):
+                    return now._replace(portion=self._cut(now, kind, taken))
+            return now._replace(portion=measured(path, now.size)) if now.size <= _HASHED else now
+        except OSError as error:
+            raise SetupError(f"{path}: cannot be read: {error.strerror}") from error
+
+    def _cut(self, now: ListedFile, kind: str, taken: Portion | None) -> Portion:
+        """The whole lines of a file behind those ``taken``.
+
+        Raises _Whole if the file is to be taken as a whole, DataError if it no longer begins with them.
+        """
+        if taken is None and not_lines(now.path, kind):
+            raise _Whole
+        try:
+            portion = lines_behind(now.path, now.size, kind, taken)
+            if portion.end:
+                return portion
+            raise NotProven("it has no whole line any more")
+        except NotProven as error:
+            if self.on_change == "again":
+                raise _Whole from error
+            raise DataError(
+                f"{now.path} changed before the lines behind those ingested were read: {error}",
+                hint="put the file back as it was, or take all of it: --changed-files again",
+            ) from error
 
     def renamed(self, number: int) -> list[tuple[str, str]]:
         """Pairs (old, new) of files that look renamed: the old one was ingested and is gone."""
@@ -296,6 +481,9 @@ class FileLog:
     def _take(self, entries: Iterable[ListedFile]) -> None:
         for entry in entries:
             self.ingested[entry.key] = entry
+            self.unended.pop(entry.key, None)
+            if entry.portion is not None and entry.portion.waits:
+                self.unended[entry.key] = entry.path
 
     def _keep_done(self, last_done: int) -> None:
         replace_file(self.folder / _DONE, str(last_done).encode(), durable=self.durable)
@@ -307,6 +495,13 @@ class FileLog:
 
     def _write(self, number: int, entries: list[ListedFile]) -> None:
         replace_file(self._path(number), _text(entries), durable=self.durable, modified=number + 1)
+        # A version that no list has would be forgotten, and a table that lacks it would get only what came
+        # behind it.
+        replaced = set(self.lists.get(number, ())).union(entries)
+        known = [self.ingested[entry.key] for entry in entries if entry.key in self.ingested]
+        if earlier := [entry for entry in known if entry not in replaced]:
+            listed = set(chain(*list(self.lists.values())))
+            self._earlier += [entry for entry in earlier if entry not in listed]
         self.lists[number] = entries
         self._take(entries)
 
@@ -319,6 +514,7 @@ class FileLog:
         # The newest hundred stay, and fewer others are not worth rewriting all that is packed.
         if len(old) < _KEPT:
             return
+        self._earlier += [e for n in old for e in self.lists[n] if self.ingested[e.key] != e]
         # Packed before the lists go: their files are never in neither.
         self._write_packed(max(old) + 1)
         for number in old:
@@ -327,8 +523,9 @@ class FileLog:
     def _write_packed(self, end: int) -> None:
         """Write the files of the lists before ``end``, and those of none, into one."""
         waiting = {entry.key for n, entries in self.lists.items() if n >= end for entry in entries}
-        files = [_json(entry) for key, entry in self.ingested.items() if key not in waiting]
-        content = json.dumps({"next": end, "files": files}).encode()
+        # The newest version of a file is the last one.
+        files = [*self._earlier, *(entry for key, entry in self.ingested.items() if key not in waiting)]
+        content = json.dumps({"next": end, "files": list(map(_json, files))}).encode()
         replace_file(self.folder / _TAKEN, gzip.compress(content, compresslevel=1), durable=self.durable)
         self.packed = end
 
@@ -349,6 +546,13 @@ class FileLog:
                     hint="use another folder for it, or a glob for each, as in 'in/*.json'",
                 )
 
+    def _kind(self, path: str) -> str:
+        return self.format or format_by_name(path) or format_of(path)
+
+
+class _Whole(Exception):
+    """The file is not lines, so all of it is taken."""
+
 
 def _in_order(entries: Iterable[ListedFile]) -> list[ListedFile]:
     """Files in the order in which they are taken."""
@@ -359,12 +563,19 @@ def _text(entries: Sequence[ListedFile]) -> bytes:
     return json.dumps(list(map(_json, entries))).encode()
 
 
-def _json(entry: ListedFile) -> tuple[str | int, ...]:
-    return tuple(entry) if entry.real else entry[:3]
+def _json(entry: ListedFile) -> tuple[Any, ...]:
+    if entry.portion is not None:
+        return tuple(entry)
+    return entry[:4] if entry.real else entry[:3]
+
+
+def _entry(path: str, size: int, modified: int, real: str = "", portion: Any = None) -> ListedFile:
+    """A file of the log as it was written by `_json`."""
+    return ListedFile(path, size, modified, real, None if portion is None else Portion(*portion))
 
 
 def _listed(data: bytes) -> list[ListedFile]:
-    return _resolved(ListedFile(*entry) for entry in json.loads(data))
+    return _resolved(_entry(*entry) for entry in json.loads(data))
 
 
 def _resolved(entries: Iterable[ListedFile]) -> list[ListedFile]:
@@ -388,7 +599,7 @@ def _leads_elsewhere(entry: ListedFile) -> bool:
 
 def _unpacked(data: bytes) -> tuple[int, list[ListedFile]]:
     content = json.loads(gzip.decompress(data))
-    return int(content["next"]), _resolved(ListedFile(*entry) for entry in content["files"])
+    return int(content["next"]), _resolved(_entry(*entry) for entry in content["files"])
 
 
 def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
@@ -397,11 +608,3 @@ def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
         return parse(path.read_bytes())
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
         raise broken(str(path)) from error
-
-
-def _changed(before: ListedFile, now: ListedFile) -> DataError:
-    lengths = f": {counted(before.size, 'byte')} then, {now.size} now" if before.size != now.size else ""
-    return DataError(
-        f"{now.path} changed since it was ingested{lengths}",
-        hint="each file is ingested once: move this one out of the folder, and add the new data under another name",
-    )

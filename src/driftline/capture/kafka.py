@@ -325,6 +325,10 @@ class Kafka:
     def poll(self) -> None:
         """Nothing to look for: Spark polls the topics."""
 
+    def left_out(self) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
     def end(self) -> None:
         """Close the connection to the brokers."""
         if self.topics is not None:

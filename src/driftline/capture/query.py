@@ -138,6 +138,10 @@ class StreamSource(Protocol):
         """Return the error for undelivered data after the stream ended on its own; None without any."""
         ...
 
+    def left_out(self) -> tuple[str, ...]:
+        """Notes on what the source has and the capture does not take."""
+        ...
+
     def end(self) -> None:
         """Clean up after the stream has ended."""
         ...
@@ -196,6 +200,11 @@ class CaptureQuery(StreamingQuery):
     def checkpoint(self) -> str:
         """The folder in which the capture keeps its progress, or its URI."""
         return self._runner.capture.checkpoint.place
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Notes on what the source has and the capture does not take, such as changed files."""
+        return self._flow.left_out()
 
     def lag(self, epoch: int) -> int | None:
         """The number of offsets still to come after a micro-batch; None if Spark does not report it.

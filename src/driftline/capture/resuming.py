@@ -61,13 +61,13 @@ class Resumption:
             assert self.last is not None
             raise other_checkpoint(self.name, self.table.name, self.last)
 
-    def ingested(self, files: Sequence[ListedFile]) -> set[str]:
-        """The files among these, by `ListedFile.key`, that the table remembers of this capture."""
+    def ingested(self, files: Sequence[ListedFile]) -> set[ListedFile]:
+        """The files among these that the table remembers of this capture."""
         state = self.table.load()
         if not (files and state.exists):
             return set()
-        keys = {file.fingerprint(self.name): file.key for file in files}
-        return {keys[number] for number in self.table.ingested_files(state, keys.keys())}
+        by_number = {file.fingerprint(self.name): file for file in files}
+        return {by_number[number] for number in self.table.ingested_files(state, by_number.keys())}
 
     def has_all(self) -> bool:
         """True if the table remembers all files that it has of this capture."""

@@ -67,6 +67,7 @@ class Running:
     lag: int | None = None
     lost: int = 0
     checkpoint: str = ""
+    left_out: tuple[str, ...] = ()
     hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
@@ -89,6 +90,7 @@ class Running:
             while batch := self._next(query):
                 self._show(batch)
         finally:
+            self.left_out = query.left_out
             if self.counts[0] and not self.json:
                 show(self._sum())
         query.awaitTermination()
@@ -164,7 +166,8 @@ class Running:
         if self.lost:
             counts.append(f"{counted(self.lost, 'offset')} lost")
         lag_text = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
-        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{lag_text}")
+        ends = "".join(f"; {note}" for note in self.left_out)
+        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{lag_text}{ends}")
 
 
 class ValueFormat(StrEnum):
@@ -237,6 +240,13 @@ def capture(
             show_default=False,
         ),
     ] = None,
+    changed_files: Annotated[
+        Literal["fail", "skip", "append", "again"],
+        typer.Option(
+            help="What becomes of a file that changed after it was ingested: an error, nothing, only the lines "
+            "behind those ingested, or all of it again."
+        ),
+    ] = "fail",
     checkpoint: CheckpointFolder = None,
     kafka_set: KafkaSettings = None,
     value_format: Annotated[
@@ -329,6 +339,7 @@ def capture(
         max_files=max_files,
         notify=notify,
         list_every=pause_of_lists,
+        changed_files=changed_files,
         kafka=clients.kafka,
         start=from_,
         value_format=str(value_format),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import cramjam
 import pyarrow as pa
@@ -67,6 +67,14 @@ _BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file de
 # pyarrow's errors are among these.
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, cramjam.DecompressionError)
 _DAMAGED = "the file is cut off or damaged: copy it again"
+
+
+class LineRange(NamedTuple):
+    """Whole lines of a file, from the byte ``start`` to ``end``; ``lines`` stand before them."""
+
+    start: int
+    end: int
+    lines: int = 0
 
 
 def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
 from driftline.capture.checkpoint import captures_of
-from driftline.capture.folder import MAX_FILES
+from driftline.capture.folder import MAX_FILES, ChangedFiles
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.capture.resuming import ResumeFrom
@@ -188,6 +188,7 @@ class Table(Shown):
         max_files: int = 1000,
         notify: str | None = None,
         list_every: float | None = None,
+        changed_files: ChangedFiles = "fail",
         kafka: Mapping[str, str] | None = None,
         start: str | datetime = "earliest",
         value_format: str = "json",
@@ -218,6 +219,8 @@ class Table(Shown):
                 of them, one on each line, or a folder of such files.
             list_every: For a folder in S3: seconds between complete listings (with ``notify``, 900). In
                 between, the files that notifications name are taken, or those that sort behind the last one.
+            changed_files: The fate of a file that changed after it was taken: ``fail``, ``skip``, ``append``
+                (only the lines behind those taken come), or ``again`` (all of it comes).
             kafka: Settings of the client, in librdkafka's words or Java's.
             start: Where the first run begins: ``earliest``, ``latest``, or a time.
             value_format: ``json``, or with ids in a ``registry`` ``avro``, ``protobuf`` or ``json-schema``.
@@ -239,17 +242,12 @@ class Table(Shown):
         must_take_records(self.name)
         own, registry = kafka_metadata or _is_switch(options), _with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
-        reading = StreamOptions(format, json_column, strings, max_files, topics, notify, list_every)
+        reading = StreamOptions(
+            format, json_column, strings, max_files, topics, notify, list_every, changed_files
+        )
+        kept, on_batch = _settings(settings, options), _noticed(on_change, on_batch)
         request = CaptureRequest(
-            self.name,
-            name,
-            checkpoint,
-            every,
-            _settings(settings, options),
-            progress,
-            _noticed(on_change, on_batch),
-            listeners(data, name),
-            resume_from,
+            self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from
         )
         return capture(self.lake.format, data, reading, request)
 

@@ -7,7 +7,7 @@ beforehand.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,6 +19,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import NOT_UTF8
+from driftline.files.text import LineRange
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
@@ -51,12 +52,14 @@ class JsonFiles(Source):
 
     Attributes:
         texts: the texts in the paths of the files.
+        ranges: the lines to read of some files; all of the others.
 
     ``workbooks``: they are Excel's, whose rows are read as texts of JSON.
     """
 
     spark: SparkSession
     texts: PathTexts = field(default_factory=dict)
+    ranges: Mapping[str, LineRange] = field(default_factory=dict)
     workbooks: bool = False
     as_text: bool = True
 
@@ -72,7 +75,7 @@ class JsonFiles(Source):
 
     def _splits(self, settings: TableSettings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
-        cut = partial(splits_of, as_documents=bool(settings.records))
+        cut = partial(splits_of, as_documents=bool(settings.records), ranges=self.ranges)
         if self.workbooks:
             cut = partial(sheet_split, sheet=settings.sheet)
         splits = [split for of_file in mapped(cut, self.files) for split in of_file]
@@ -139,7 +142,8 @@ class JsonScan(BatchScan):
         """
         if last is not None and self._size:
             return Observed(self._numbered(), last)
-        if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
+        is_text = all(not (split.document or split.bounded) for split in self.splits)
+        if is_small(self.spark.sparkContext, self._size) or not is_text:
             return None
         return self._numbered()._first_lines()
 
@@ -148,7 +152,7 @@ class JsonScan(BatchScan):
 
         Observing numbers them too, but a speculated plan makes the rows in the same pass.
         """
-        cut = [number for number, split in enumerate(self.splits) if split.start]
+        cut = [number for number in range(len(self.splits)) if self._goes_on(number)]
         if not cut or "line" not in self.settings.metadata:
             return self
         # One pass over bytes. To number the rows afterwards would write them twice.
@@ -165,7 +169,7 @@ class JsonScan(BatchScan):
         counts = {number: count for part in in_order for number, count in part.lines.items()}
         splits, line = [], 1
         for number, split in enumerate(self.splits):
-            line = line if split.start else 1
+            line = line if self._goes_on(number) else split.line
             splits.append(split.at_line(line))
             line += counts[number]
         merged = merge_observations(
@@ -175,6 +179,10 @@ class JsonScan(BatchScan):
         notes = (note for part in in_order for note in part.notes)
         advice = list(dict.fromkeys([*self.advice, *notes]))
         return Observed(replace(self, splits=splits, first=first, advice=advice), merged)
+
+    def _goes_on(self, number: int) -> bool:
+        """True if a split is of the same file as the one before it."""
+        return number > 0 and self.splits[number - 1].path == self.splits[number].path
 
     def _lines(self) -> Sequence[int]:
         return [split.line - 1 for split in self.splits]

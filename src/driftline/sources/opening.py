@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core.schema.types import name_text
 from driftline.errors import DataError, UsageError
+from driftline.files.text import LineRange
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.rejects import OF_PYTHON
@@ -42,10 +43,18 @@ class Messages:
     data: Any
 
 
+@dataclass(frozen=True, slots=True)
+class FileParts:
+    """Files of which some are read in part: the lines in ``ranges``, by path."""
+
+    files: Sequence[str]
+    ranges: Mapping[str, LineRange]
+
+
 @contextmanager
 def opened(
     spark: SparkSession,
-    data: Data | Messages,
+    data: Data | Messages | FileParts,
     *,
     format: str | None = None,  # noqa: A002
     json_column: str | None = None,
@@ -56,7 +65,7 @@ def opened(
 
     Args:
         spark: the session.
-        data: a Spark DataFrame, files, a pipe, an archive, or Python rows.
+        data: a Spark DataFrame, files or parts of them, a pipe, an archive, or Python rows.
         format: the format of files; by default judged by their endings.
         json_column: a frame's column of JSON records.
         strings: CSV cells and texts of Python records stay text.
@@ -66,7 +75,9 @@ def opened(
         must_be_classic(data)
         yield of_frame(cast("DataFrame", data), json_column)
         return
-    messages = isinstance(data, Messages)
+    messages, ranges = isinstance(data, Messages), dict[str, LineRange]()
+    if isinstance(data, FileParts):
+        ranges, data = dict(data.ranges), list(data.files)
     paths, rows = paths_or_rows(data.data if isinstance(data, Messages) else data)
     room = place_of(spark, shared)
     if rows is not None:
@@ -80,7 +91,7 @@ def opened(
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
         # The ledger knows files as a person named them, not their copies.
         originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
-        yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
+        yield _of_files(spark, kind, Named(files, names, originals), strings=strings, ranges=ranges)
 
 
 @contextmanager
@@ -136,25 +147,31 @@ class Named(NamedTuple):
         return {file: path_texts(self.names.get(file, file)) for file in self.files}
 
 
-def _of_files(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+def _of_files(
+    spark: SparkSession, kind: str, named: Named, *, strings: bool, ranges: Mapping[str, LineRange]
+) -> Source:
     """Open files as a source."""
     try:
-        return _of_kind(spark, kind, named, strings=strings)
+        return _of_kind(spark, kind, named, strings=strings, ranges=ranges)
     except (PySparkException, Py4JError, OSError) as error:
         raise DataError(*explained(error)) from error
 
 
-def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+def _of_kind(
+    spark: SparkSession, kind: str, named: Named, *, strings: bool, ranges: Mapping[str, LineRange]
+) -> Source:
     files, texts, common = named.files, named.texts(), named._asdict()
     match kind:
         case "json":
-            return JsonFiles(spark=spark, texts=texts, **common)
+            return JsonFiles(spark=spark, texts=texts, ranges=ranges, **common)
         case "excel":
             return JsonFiles(spark=spark, texts=texts, workbooks=True, **common)
         case "csv":
             from driftline.readers.csv.reader import CsvFiles  # late: with the first file of its kind
 
-            return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
+            return ColumnFiles(
+                spark=spark, found=CsvFiles(spark, files, strings, ranges), texts=texts, **common
+            )
         case "parquet":
             found = parquet_readers(files)
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)

@@ -14,7 +14,7 @@ import msgspec
 
 from driftline.core.settings.csv import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.errors import DataError
-from driftline.files.text import BOM, is_unpacked, lines_between, opened
+from driftline.files.text import BOM, LineRange, is_unpacked, lines_between, opened
 from driftline.readers.csv.cut import (
     BACKSLASH,
     COMMA,
@@ -528,7 +528,7 @@ class Stretch:
     """Records of a file: from the first line feed at or after ``start`` to the first at or after ``end``.
 
     ``end`` None: to the end of the file. ``skip``: the bytes before the first record; ``line``: the number
-    of its line; ``size``: bytes on disk.
+    of its line; ``size``: bytes on disk; ``bounded``: nothing behind ``end`` is read of the file.
     """
 
     path: str
@@ -538,44 +538,58 @@ class Stretch:
     skip: int = 0
     line: int = 1
     form: Form = PLAIN
+    bounded: bool = False
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the records in pieces. Raises OpenEndError if the stretch ends within a cell."""
         with opened(self.path) as (file, _):
             text = as_utf8(lines_between(file, self.start, self.end), self.form.encoding)
             behind = _behind(text, self.skip)
-            yield from pieces(behind, self.line, whole=self.end is None, marks=self.form.marks)
+            is_last = self.end is None or self.bounded
+            yield from pieces(behind, self.line, whole=is_last, marks=self.form.marks)
 
     def at_line(self, line: int) -> Stretch:
         """Return the stretch with the number of its first line."""
         return replace(self, line=line)
 
 
-def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
-    """Cut the rows of a file into stretches of about ``size`` bytes; a compressed file is one stretch."""
-    length = header.length
+def stretches_of(path: str, header: Header, size: int, lines: LineRange | None = None) -> list[Stretch]:
+    """Cut the rows of a file into stretches of about ``size`` bytes; a compressed file is one stretch.
+
+    Args:
+        lines: those to read; None: all.
+    """
+    start, end = (0, header.length) if lines is None else (lines.start, lines.end)
+    # By lines: bytes of the header count as UTF-8, whatever the file's encoding is.
+    goes_on = lines is not None and start > 0 and lines.lines >= header.lines
+    start = start if goes_on else 0
     in_one = header.packed or header.size > size or not (header.feeds and header.form.can_be_cut)
-    count = 1 if in_one else max(1, length // size)
-    bounds = [length * i // count for i in range(count + 1)]
-    parts = [Stretch(path, start, end, end - start, form=header.form) for start, end in pairwise(bounds)]
-    parts[-1] = replace(parts[-1], end=None)
-    parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
+    count = 1 if in_one else max(1, (end - start) // size)
+    bounds = [start + (end - start) * i // count for i in range(count + 1)]
+    parts = [Stretch(path, begin, stop, stop - begin, form=header.form) for begin, stop in pairwise(bounds)]
+    bounded = lines is not None
+    parts[-1] = replace(parts[-1], end=end if bounded else None, bounded=bounded)
+    if lines is not None and goes_on:
+        parts[0] = parts[0].at_line(lines.lines + 1)
+    else:
+        parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
     return parts
 
 
 def whole(parts: Sequence[Stretch]) -> Stretch:
     """Join all stretches of a file."""
-    return replace(parts[0], end=None, size=sum(part.size for part in parts))
+    last = parts[-1]
+    return replace(parts[0], end=last.end, bounded=last.bounded, size=sum(part.size for part in parts))
 
 
-def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
+def header_of(path: str, dialect: Dialect = ANY, end: int | None = None) -> Header | None:
     """Read the header of a file from its first non-blank line, or make one for its first row.
 
-    ``dialect``: the known part of the dialect. Returns None if there is no such line. Raises DataError if it
-    cannot be read.
+    ``dialect``: the known part of the dialect; ``end``: of the lines that count. Returns None if there is no
+    such line. Raises DataError if it cannot be read.
     """
     with opened(path) as (file, length):
-        raw = lines_between(file, 0, None)
+        raw = lines_between(file, 0, end)
         first = next(raw, b"")
         encoding = "" if first.startswith(BOM) else encoding_of(first, dialect.encoding)
         size, blocks = _behind_titles(as_utf8(chain([first], raw), encoding), int(dialect.skip_lines or 0))

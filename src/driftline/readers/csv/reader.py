@@ -41,6 +41,7 @@ from driftline.core.settings.row_key import KEY
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
 from driftline.errors import DataError
+from driftline.files.text import LineRange
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
@@ -420,21 +421,35 @@ class CsvReader:
 
 
 def csv_readers(
-    spark: SparkSession, files: Sequence[str], dialect: Dialect = ANY, *, strings: bool
+    spark: SparkSession,
+    files: Sequence[str],
+    dialect: Dialect = ANY,
+    *,
+    strings: bool,
+    ranges: Mapping[str, LineRange] | None = None,
 ) -> list[CsvReader]:
     """Find the readers of CSV files with a header line each; equal headers share a reader.
 
     Args:
         dialect: the known part of the dialect.
         strings: every cell stays text.
+        ranges: the lines to read of some files, by path.
 
     Raises DataError for a file that cannot be read.
     """
-    by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
+    ranges = ranges or {}
+
+    def header(file: str) -> Header | None:
+        return header_of(file, dialect, ranges[file].end if file in ranges else None)
+
+    by_file = zip(files, mapped(header, files), strict=True)
     headers = {file: header for file, header in by_file if header is not None}
     share = sum(header.length for header in headers.values()) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
-    cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
+    cut = [
+        CsvFile(file, header, stretches_of(file, header, size, ranges.get(file)))
+        for file, header in headers.items()
+    ]
     groups: dict[tuple[CsvColumn, ...], list[CsvFile]] = {}
     for file in with_types(spark, cut, strings=strings):
         groups.setdefault(file.header.columns, []).append(file)
@@ -480,11 +495,13 @@ class CsvFiles:
 
     Attributes:
         strings: every cell stays text.
+        ranges: the lines to read of some files, by path.
     """
 
     spark: SparkSession
     files: Sequence[str]
     strings: bool
+    ranges: Mapping[str, LineRange] = field(default_factory=dict)
 
     def __call__(
         self, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None = None
@@ -492,7 +509,9 @@ class CsvFiles:
         """Find the readers for a table. Raises the errors of `csv_readers`."""
         if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
             try:
-                written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+                written = csv_readers(
+                    self.spark, self.files, settings.csv, strings=self.strings, ranges=self.ranges
+                )
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
             before = FoundCsv(written, (), settings.csv, written)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from driftline.core.values import TruncatedText, cut
 from driftline.errors import DataError
-from driftline.files.text import BLOCK, BOM, is_unpacked, lines_between, opened
+from driftline.files.text import BLOCK, BOM, LineRange, is_unpacked, lines_between, opened
 from driftline.observe.observation import Observation
 from driftline.readers.json.documents import ListedRecords, is_document, records_in
 
@@ -29,6 +29,7 @@ class Split:
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
+    ``bounded``: the file may go on behind its last split, with lines that are not read.
     ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
     """
 
@@ -41,6 +42,7 @@ class Split:
     text_length: int | None = None
     beside: tuple[tuple[str, bytes], ...] = ()
     sheet: str = ""
+    bounded: bool = False
 
     def cut(self, size: int) -> list[Split]:
         """Cut the split into parts of about this many bytes, if it can be cut."""
@@ -56,7 +58,7 @@ class Split:
 
     def to_end(self) -> Split:
         """The split extended to the end of its file, with anything added there since."""
-        return replace(self, length=2**62)
+        return self if self.bounded else replace(self, length=2**62)
 
     def at_line(self, line: int) -> Split:
         """The split with another number for its first line."""
@@ -85,18 +87,33 @@ class ObservedSplits:
         return next(iter(self.lines))
 
 
-def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> list[Split]:
+def splits_of(
+    path: str,
+    size: int = _SPLIT,
+    *,
+    as_documents: bool = False,
+    ranges: Mapping[str, LineRange] | None = None,
+) -> list[Split]:
     """The splits of a file on this machine, or in a store by its URI; in order, at least one.
 
     Args:
         as_documents: its lines are documents, too.
+        ranges: the lines to read of some files, by path.
 
-    Raises DataError for a compressed file that is cut off or broken.
+    Raises DataError for a compressed file that is cut off or broken, and for lines to read of a document.
     """
     with opened(path) as (file, length):
         # One byte more shows if the file goes on behind its head.
         head = file.read(_HEAD + 1)
         is_packed = is_unpacked(file)
+    if (lines := (ranges or {}).get(path)) is not None:
+        if as_documents:
+            raise DataError(
+                f"{path}: the table's setting `records` reads documents, which cannot be read by lines",
+                hint="capture it with --changed-files again, skip or fail",
+            )
+        part = Split(path, lines.start, lines.end - lines.start, line=lines.lines + 1, bounded=True)
+        return part.cut(size)
     document = as_documents or is_document(head[:_HEAD], whole=len(head) <= _HEAD)
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
@@ -127,6 +144,8 @@ def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> I
 
 
 def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterator[list[bytes]]:
+    if split.bounded and not split.length:
+        return
     with opened(split.path) as (file, _):
         if split.document:
             if listed is None:
