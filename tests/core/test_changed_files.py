@@ -368,3 +368,30 @@ def test_text_that_is_shorter_than_what_was_taken_is_not_proven(tmp_path: Path) 
     portion = measured(str(file), 30)
     with pytest.raises(NotProven, match="30 bytes of it were taken, and it has 29"):
         lines_behind(str(file), 29, "json", portion)
+
+
+def test_lines_that_came_before_a_link_moved_on_are_not_lost(tmp_path: Path) -> None:
+    """They are in a file that the folder no longer leads to."""
+    for number in (1, 2):
+        (tmp_path / f"{number}.jsonl").write_text(f'{{"id": {number}}}\n')
+    link = tmp_path / "in/current.jsonl"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "1.jsonl")
+    capture = Capture(tmp_path, "append", "current.jsonl")
+    capture.run()
+    with (tmp_path / "1.jsonl").open("a") as file:
+        file.write('{"id": 11}\n')
+    link.unlink()
+    link.symlink_to(tmp_path / "2.jsonl")
+    capture.start("append")
+    capture.run()
+    assert sorted(capture.table) == ['{"id": 11}\n', '{"id": 1}\n', '{"id": 2}\n']
+
+    with (tmp_path / "1.jsonl").open("a") as file:
+        file.write('{"id": 12}\n')
+    capture.start("fail")
+    capture.run()
+    assert list(capture.log.changed) == [str(tmp_path / "1.jsonl")]
+    (tmp_path / "1.jsonl").unlink()
+    capture.run()
+    assert capture.log.changed == {}

@@ -184,7 +184,7 @@ def test_changed_file_is_passed_over_or_comes_again_by_its_key(table: Table, sou
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("phase", ["observing", "writing", "quarantining", "committing"])
+@pytest.mark.parametrize("phase", ["observing", "writing", "committing"])
 def test_capture_of_a_growing_file_that_dies_takes_each_line_once(
     table: Table, source: Path, phase: str
 ) -> None:

@@ -57,6 +57,12 @@ class ListedFile(NamedTuple):
         return self.real or self.path
 
     @property
+    def place(self) -> str:
+        """The path by which it can be read: its own, if a link led to it and leads elsewhere by now."""
+        moved = self.real and os.path.realpath(self.path) != self.real
+        return self.real if moved else self.path
+
+    @property
     def version(self) -> tuple[int, int]:
         """The size and the time, of which one changes with the file."""
         return self.size, self.modified

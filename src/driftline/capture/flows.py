@@ -87,17 +87,17 @@ class Files:
         return (*self._renamed(number), *self._changed(number))
 
     def _changed(self, number: int) -> Iterator[str]:
-        more = [entry for entry in self.log.lists[number] if entry.begin]
+        parts = [entry for entry in self.log.lists[number] if entry.begin]
         again = self.log.repeated(number)
-        for entry in more[:_TOLD]:
+        for entry in parts[:_TOLD]:
             assert entry.portion is not None
-            yield f"{entry.path}: {counted(entry.portion.lines, 'line')} more"
+            yield f"{entry.place}: {counted(entry.portion.lines, 'line')} more"
         for entry in again[:_TOLD]:
             yield (
-                f"{entry.path} changed since it was ingested: all of it is ingested again, as new rows unless "
+                f"{entry.place} changed since it was ingested: all of it is ingested again, as new rows unless "
                 "the table has a key"
             )
-        if (others := len(more[_TOLD:]) + len(again[_TOLD:])) > 0:
+        if (others := len(parts[_TOLD:]) + len(again[_TOLD:])) > 0:
             yield f"{counted(others, 'other changed file')}"
 
     def _renamed(self, number: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -131,7 +131,8 @@ class FileLog:
 
         Raises SetupError if the folder is away.
         """
-        entries = _in_order(self.finder.entries(self.ingested, self.format))
+        entries = self.finder.entries(self.ingested, self.format)
+        entries = _in_order([*entries, *self._left_by_links(entries)])
         pending = self._pending()
         new: dict[str, ListedFile] = {}
         changed: dict[str, str] = {}
@@ -142,17 +143,31 @@ class FileLog:
                 new[key] = new.get(key, entry) if entry.real else entry
             # A file that waits may still grow: it is read as it is by then (see `read`).
             elif taken is not None and key not in pending and self._differs(taken, entry):
-                if isinstance(more := self._more_of(taken, entry), str):
-                    changed[entry.path] = more
-                elif more is not None:
-                    new[key] = more
+                if isinstance(again := self._more_of(taken, entry), str):
+                    changed[entry.place] = again
+                elif again is not None:
+                    new[key] = again
         # Messages name some objects of a store; only a listing shows that others are as they were.
         paths = {entry.path for entry in entries}
-        kept = {path: why for path, why in self.changed.items() if is_stored(path) and path not in paths}
-        self.changed = kept | changed
-        there = {entry.key for entry in entries}
-        self.unended = {key: path for key, path in self.unended.items() if key in there}
+        still_changed = {
+            path: why for path, why in self.changed.items() if is_stored(path) and path not in paths
+        }
+        self.changed = still_changed | changed
+        keys = {entry.key for entry in entries}
+        self.unended = {key: path for key, path in self.unended.items() if key in keys}
         self._add([entry for entry in map(self._begun, new.values()) if entry is not None])
+
+    def _left_by_links(self, entries: Sequence[ListedFile]) -> Iterator[ListedFile]:
+        """Yield files that were taken through links which lead to others by now.
+
+        Their last lines may have come after they were taken, and before the links moved.
+        """
+        links = {entry.path for entry in entries if entry.real}
+        keys = {entry.key for entry in entries} if links else set()
+        for taken in list(self.ingested.values()) if links else ():
+            if taken.path in links and taken.key not in keys:
+                with suppress(DataError):  # it is gone
+                    yield entry_of(taken.key)._replace(path=taken.path, real=taken.real)
 
     def _differs(self, taken: ListedFile, entry: ListedFile) -> bool:
         """True if a file that was taken is another one now, or was not taken to its end."""
@@ -165,9 +180,9 @@ class FileLog:
         portion, why = taken.portion, ""
         try:
             is_whole = portion is not None and portion.end == portion.length == entry.size
-            if portion is not None and is_whole and is_begun_by(entry.path, portion):
+            if portion is not None and is_whole and is_begun_by(entry.place, portion):
                 _LOG.warning(
-                    "%s has a new time, and the bytes that were taken: it is not taken again", entry.path
+                    "%s has a new time, and the bytes that were taken: it is not taken again", entry.place
                 )
                 self._same[entry.key] = entry.version
                 return None
@@ -183,7 +198,7 @@ class FileLog:
         except FileNotFoundError:  # it was deleted since it was listed
             return None
         except OSError as error:
-            raise SetupError(f"{entry.path}: cannot be read: {error.strerror}") from error
+            raise SetupError(f"{entry.place}: cannot be read: {error.strerror}") from error
         except NotProven as error:
             why = f": {error}"
         lengths = (
@@ -191,23 +206,23 @@ class FileLog:
         )
         if entry.version == taken.version:
             why = ": its last line had no end and was not taken"
-        return f"{entry.path} changed since it was ingested{why or lengths}"
+        return f"{entry.place} changed since it was ingested{why or lengths}"
 
     def _lines_behind(self, entry: ListedFile, portion: Portion | None) -> Portion:
         """The lines behind those that were taken. Raises NotProven, OSError."""
         kind = self._lines_of(entry)
         if portion is None:
             raise NotProven("its hash was not kept when it was taken")
-        return lines_behind(entry.path, entry.size, kind, portion)
+        return lines_behind(entry.place, entry.size, kind, portion)
 
     def _lines_of(self, entry: ListedFile) -> str:
         """The format of a file of lines. Raises NotProven if nothing can be appended to it, OSError."""
-        path = entry.path
+        path = entry.place
         if is_stored(path):
             raise NotProven("a store's object is written as a whole")
         if is_archive(path):
             raise NotProven("an archive is written as a whole")
-        kind = self._kind(path)
+        kind = self._kind(entry.path)
         if why := not_lines(path, kind):
             raise NotProven(why)
         return kind
@@ -252,8 +267,8 @@ class FileLog:
         """
         again: dict[str, ListedFile] = {}
         for entry in entries:
-            known = again.get(entry.key)
-            again[entry.key] = entry if known is None or entry.begin <= known.begin else known
+            first = again.get(entry.key, entry)
+            again[entry.key] = entry if entry.begin <= first.begin else first
 
         def others(files: list[ListedFile]) -> list[ListedFile]:
             """The files that do not come again."""
@@ -264,8 +279,8 @@ class FileLog:
         self.append(list(again.values()))
         self._earlier = others(self._earlier)
         for number, files in before:
-            if len(left := others(files)) < len(files):
-                self._write(number, left)
+            if len(remaining := others(files)) < len(files):
+                self._write(number, remaining)
         self._take(again.values())
         if (self.folder / _TAKEN).exists():
             self._write_packed(self.packed)
@@ -363,7 +378,7 @@ class FileLog:
         if entries != self.lists[number]:
             self._write(number, entries)
         # That they are files is known: a store is not asked again.
-        return [Uri(entry.path) if is_stored(entry.path) else entry.path for entry in entries]
+        return [Uri(entry.path) if is_stored(entry.path) else entry.place for entry in entries]
 
     def check(self, number: int) -> None:
         """Raise DataError if a file has changed since `read`; one that is read in part may grow."""
@@ -371,16 +386,16 @@ class FileLog:
             portion = before.portion
             is_same = before._replace(portion=None) == now
             grows = portion is not None and portion.is_cut and before.key == now.key
-            if not (is_same or (portion is not None and grows and is_begun_by(now.path, portion))):
+            if not (is_same or (portion is not None and grows and is_begun_by(now.place, portion))):
                 raise DataError(
-                    f"{now.path} changed while it was read",
+                    f"{now.place} changed while it was read",
                     hint="nothing of its batch was committed; restart the capture once the file is complete",
                 )
 
     def ranges(self, number: int) -> dict[str, LineRange]:
         """The lines to read of the files of a list that are read in part, by path; after `read`."""
         return {
-            entry.path: LineRange(entry.portion.start, entry.portion.end, entry.portion.first)
+            entry.place: LineRange(entry.portion.start, entry.portion.end, entry.portion.first)
             for entry in self.lists[number]
             if entry.portion is not None and entry.portion.is_cut
         }
@@ -394,7 +409,7 @@ class FileLog:
 
     def _measured(self, before: ListedFile, now: ListedFile) -> ListedFile:
         """A file as it is now, with the bytes that are taken of it."""
-        path, portion = now.path, before.portion
+        path, portion = now.place, before.portion
         kind = "" if is_stored(path) or is_archive(before.path) or not now.size else self._kind(before.path)
         if kind not in TEXTS:
             return now
@@ -415,10 +430,10 @@ class FileLog:
 
         Raises _Whole if the file is to be taken as a whole, DataError if it no longer begins with them.
         """
-        if taken is None and not_lines(now.path, kind):
+        if taken is None and not_lines(now.place, kind):
             raise _Whole
         try:
-            portion = lines_behind(now.path, now.size, kind, taken)
+            portion = lines_behind(now.place, now.size, kind, taken)
             if portion.end:
                 return portion
             raise NotProven("it has no whole line any more")
@@ -426,7 +441,7 @@ class FileLog:
             if self.on_change == "again":
                 raise _Whole from error
             raise DataError(
-                f"{now.path} changed before the lines behind those ingested were read: {error}",
+                f"{now.place} changed before the lines behind those ingested were read: {error}",
                 hint="put the file back as it was, or take all of it: --changed-files again",
             ) from error
 
@@ -445,12 +460,13 @@ class FileLog:
         ]
 
     def _now(self, number: int) -> list[ListedFile]:
-        """The files of a list. One whose link leads to another by now is called by its own name."""
+        """The files of a list. One whose link leads to another by now is the file that it led to."""
         files = self.lists[number]
-        return mapped(
-            entry_of,
-            [file.real if file.real and _leads_elsewhere(file) else file.path for file in files],
-        )
+        places = [file.place for file in files]
+        return [
+            now if place == file.path else now._replace(path=file.path, real=file.real)
+            for file, place, now in zip(files, places, mapped(entry_of, places), strict=True)
+        ]
 
     def _is_old_link(self, entry: ListedFile) -> bool:
         """True for a link that an earlier version took by its name."""
@@ -498,8 +514,8 @@ class FileLog:
         # A version that no list has would be forgotten, and a table that lacks it would get only what came
         # behind it.
         replaced = set(self.lists.get(number, ())).union(entries)
-        known = [self.ingested[entry.key] for entry in entries if entry.key in self.ingested]
-        if earlier := [entry for entry in known if entry not in replaced]:
+        versions = [self.ingested[entry.key] for entry in entries if entry.key in self.ingested]
+        if earlier := [entry for entry in versions if entry not in replaced]:
             listed = set(chain(*list(self.lists.values())))
             self._earlier += [entry for entry in earlier if entry not in listed]
         self.lists[number] = entries
@@ -591,10 +607,6 @@ def _resolved(entries: Iterable[ListedFile]) -> list[ListedFile]:
                 entry = entry._replace(real=f"{folders[parent]}/{name}")
         resolved.append(entry)
     return resolved
-
-
-def _leads_elsewhere(entry: ListedFile) -> bool:
-    return os.path.realpath(entry.path) != entry.real
 
 
 def _unpacked(data: bytes) -> tuple[int, list[ListedFile]]:

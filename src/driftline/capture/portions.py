@@ -104,16 +104,16 @@ def lines_behind(path: str, length: int, kind: str, taken: Portion | None = None
         if taken is not None and taken.end:
             _read_taken(file, length, taken, text)
         start, end = text.copy(), text.copy()
-        inside, rest = 0, b""
+        inside, torn = 0, b""
         for block in _blocks(file, length - start.size):
             cut = _last_end(block, inside) if kind == "csv" else block.rfind(b"\n") + 1
             inside = (inside + block.count(_QUOTE)) % 2 if kind == "csv" else 0
             text.add(block[:cut])
             if cut:
-                end, rest = text.copy(), b""
+                end, torn = text.copy(), b""
             text.add(block[cut:])
-            rest = rest[:_LAST] + block[cut:]
-        if kind == "json" and _is_object(rest):
+            torn = torn[:_LAST] + block[cut:]
+        if kind == "json" and _is_object(torn):
             end = text
         return end.portion(start, length, is_cut=True)
 
