@@ -171,7 +171,8 @@ class TableOptions:
         for name, flag in _PATH_FLAGS.items():
             texts = self.values[flag.name or name] or ()
             flags |= dict(_line(text) or _of_path(name, flag, text) for text in texts)
-        flags |= {name: self.values[name] for name in _FLAGS if self.values[name] is not None}
+        values = {name: self.values[flag.name or name] for name, flag in _FLAGS.items()}
+        flags |= {name: value for name, value in values.items() if value is not None}
         as_properties(flags)  # report what is wrong with them before Spark starts
         return {**scope.config.tables.get(table, {}), **flags}
 
