@@ -162,7 +162,7 @@ def test_refused_record_without_a_key_is_named_in_each_batch():
     record = RejectSample(SourceLocation("/d/b.jsonl", 2), "id: key: no value", '{"v": 1}')
     observation = Observation(RecordShape(), Tally(2, 2, reasons=(others, record)))
     shown = printed(text.batch(result("s.t", "b", observation, planned, 0, 2), near=Path("/d")))
-    assert 'id: nothing into the key  {"v": 1} (b.jsonl:2): key: no value' in shown
+    assert 'no value for key column id  {"v": 1} (b.jsonl:2)\n' in shown
     assert shown.count("b.jsonl") == 1 and "a.jsonl:1: not an object" in shown
 
 

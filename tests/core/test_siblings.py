@@ -119,12 +119,12 @@ def test_comments_stay() -> None:
         ("r.xx", "long", "there is no field r.xx\ndid you mean r.x?"),
         ("a", "long", "nothing to fold"),
         ("r", "long", "nothing to fold"),
-        ("r", "record", "^record is not possible"),
-        ("r", "list<record>", "^list<record> is not possible"),
+        ("r", "record", "resolve cannot fold into record"),
+        ("r", "list<record>", "resolve cannot fold into list<record>"),
         ("a", "map<string, list<long>>", "nothing to fold"),
         ("a", "map<string, record>", "no such records"),
-        ("a", "map<string, struct<x: int>>", "is not possible"),
-        ("a", "list<map<string, long>>", "is not possible"),
+        ("a", "map<string, struct<x: int>>", "resolve cannot fold into a map of"),
+        ("a", "list<map<string, long>>", "resolve cannot fold into"),
     ],
 )
 def test_nothing_to_resolve(field: str, type_: str, message: str) -> None:

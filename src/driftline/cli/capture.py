@@ -22,6 +22,7 @@ from driftline.cli.options import (
     OnChange,
     Strings,
     TableOptions,
+    confirm,
     metrics,
     more_hints,
     named,
@@ -377,8 +378,8 @@ def seek(
         str,
         typer.Option(
             metavar="WHERE",
-            help="earliest takes everything again, latest only what comes from now on; or a time: of files "
-            "that of their last change.",
+            help="earliest: everything again; latest: only what arrives from now on; or a time, which for "
+            "files is that of their last change.",
             show_default=False,
         ),
     ],
@@ -386,21 +387,17 @@ def seek(
     checkpoint: CheckpointFolder = None,
     kafka_set: KafkaSettings = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be taken again or passed over; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be ingested again or skipped; write nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     json: Json = False,
 ) -> None:
-    """Have a capture go on at another position: its beginning, end, or a time."""
+    """Move a capture to another position: the beginning, the end, or a time."""
     from driftline.capture import check  # late: help and completion do without
     from driftline.cli.terminal import Progress, put, show
 
     scope: Invocation = context.obj
-    if not (dry_run or yes):
-        raise UsageError(
-            "seek has a capture take records again, or pass over some",
-            hint="--dry-run tells which, --yes does it",
-        )
+    confirm("seek makes a capture ingest records again, or skip some", dry_run=dry_run, yes=yes)
     check(source, name)
     clients = _clients(scope, kafka_set, None)
     with Progress() as progress:
@@ -418,17 +415,17 @@ def seek(
 
 
 def _lines(sought: Seek) -> list[str]:
-    """The files or offsets that a capture takes again, and passes over, as text."""
+    """The files or offsets that a capture ingests again, and skips, as text."""
     from driftline.report.lines import clean
 
     again, passed = (
         [f"  {clean(name)}" for name in names] or ["  nothing"] for names in (sought.again, sought.passed)
     )
-    end = f"capture {sought.capture} goes on at {sought.to} with its next start"
+    end = f"capture {sought.capture} continues at {sought.to} when it starts next"
     return [
-        "taken again, once more than the table has it:",
+        "ingested again, in addition to the rows that the table has:",
         *again,
-        "passed over:",
+        "skipped:",
         *passed,
         end if sought.is_done else "dry run, nothing is written",
     ]

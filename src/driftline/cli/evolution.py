@@ -118,7 +118,7 @@ def drop(
         bool, typer.Option("--purge", help="Delete its files, too: all below the table's own location.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be dropped; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be dropped; change nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     json: Json = False,
@@ -296,9 +296,9 @@ def quarantine(
         typer.Option(metavar="FILE", help="Write them as JSON lines with their reasons.", show_default=False),
     ] = None,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Keep the records, but let them wait no longer.")
+        bool, typer.Option("--discard", help="Exclude the records from replays; they are kept.")
     ] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Let discarded records wait again.")] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Include discarded records again.")] = False,
     source: Annotated[
         str | None,
         typer.Option(

@@ -58,7 +58,7 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files, folders, globs, here, in a bucket (s3://...) or at https://; pipes; - is standard input.",
+        help="Files, folders or globs, local, in a bucket (s3://...) or at https://; pipes; - is standard input.",
         show_default=False,
     ),
 ]
@@ -224,7 +224,7 @@ def _option(name: str, flag: Flag, values: object, *, repeated: bool = False) ->
 def confirm(work: str, *, dry_run: bool, yes: bool) -> None:
     """Raise UsageError for a command that does the ``work`` only if it is told to."""
     if not (dry_run or yes):
-        raise UsageError(work, hint="--dry-run tells what it would do, --yes does it")
+        raise UsageError(work, hint="--dry-run shows what it would do, --yes does it")
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:

@@ -125,7 +125,7 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be made: {error.strerror}") from error
+        raise UsageError(f"{folder}: cannot be created: {error.strerror}") from error
     size = sum(_write(folder / name, text) for name, text in pages(lake))
     if tell:
         tables = counted(len(lake.tables), "table")

@@ -208,7 +208,7 @@ def relocate(
         typer.Argument(
             metavar="[NAMESPACE.TABLE]",
             callback=named,
-            help="The table to copy with --to; without it, the lake is made whole.",
+            help="The table to copy with --to; without it, the lake's paths are repaired.",
             show_default=False,
             autocompletion=grouped.tables,
         ),
@@ -218,12 +218,12 @@ def relocate(
         typer.Option("--to", metavar="LAKE", help="The table's new lake: a folder, URI or driftline.toml."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be done; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a moved or copied lake whole; or copy a table to another."""
+    """Repair the paths of a moved or copied lake, or copy a table to another lake."""
     from driftline.cli.terminal import Progress, put, show
 
     if (table is None) != (to is None):

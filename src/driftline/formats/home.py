@@ -48,11 +48,11 @@ class DisplacedLake:
         if self.is_copy:
             return UsageError(
                 f"{self.lake} is a copy of the lake at {self.home}, whose files its tables name",
-                f"{command} makes it a lake of its own; --dry-run tells what it would do",
+                f"{command} makes it a lake of its own; --dry-run shows what it would do",
             )
         return UsageError(
             f"{self.lake} is a lake that was made at {self.home}, where its tables look for their files",
-            f"{command} makes it whole at its new place; --dry-run tells what it would do",
+            f"{command} makes it whole at its new place; --dry-run shows what it would do",
         )
 
 

@@ -272,7 +272,7 @@ def _create(spark: SparkSession, view: View, full: str) -> View:
                 raise DataError(
                     f"there is a table {view.name} already", "name the view with --name"
                 ) from error
-            raise DataError(f"view {view.name} cannot be made: {text.splitlines()[0]}") from error
+            raise DataError(f"view {view.name} cannot be created: {text.splitlines()[0]}") from error
         now = spark.table(full).columns
     new = None if before is None else tuple(c for c in now if c not in before)
     return replace(view, in_catalog=True, new=new)

@@ -209,7 +209,8 @@ def _set_aside(result: Result, near: Path, words: Words) -> Iterator[RenderableT
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
         example = f"{_seen(c.sample, c.location, near)}{_also(c.elsewhere, near)}"
-        because = ": ".join(filter(None, [example, clean(c.why)]))
+        # Of a value that the key lacks, the words say all.
+        because = ": ".join(filter(None, [example, "" if c.nan else clean(c.why)]))
         yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")

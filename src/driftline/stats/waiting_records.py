@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.plan import NO_COLUMN, NOWHERE
+from driftline.core.planning.plan import NO_COLUMN, NOTHING, NOWHERE
 from driftline.quarantine.pending import Pending
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
@@ -17,8 +17,10 @@ REASONS = 50  # that are reported, those of most records first
 _SAMPLE = 200  # characters
 # The reason without what differs from record to record.
 _REASON = (
-    f"coalesce(if(table_type = {literal(NO_COLUMN)}, concat(path, ': ', incoming_type, {literal(f' {NOWHERE}')}),"
-    " concat(path, ': ', incoming_type, ' into ', table_type)),"
+    f"coalesce(case when incoming_type = {literal(NOTHING)} then concat('no value for ',"
+    " if(table_type like 'the %', substring(table_type, 5), 'required'), ' column ', path)"
+    f" when table_type = {literal(NO_COLUMN)} then concat(path, ': ', incoming_type, {literal(f' {NOWHERE}')})"
+    " else concat(path, ': ', incoming_type, ' into ', table_type) end,"
     " regexp_replace(coalesce(reason, 'no reason was kept'), ' at character \\\\d+', ''))"
 )
 _PLACE = "coalesce(nullif(concat_ws(':', source, line), ''), concat_ws(':', topic, partition, offset))"

@@ -281,7 +281,7 @@ def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
         case Map(key, value) if dim == 0:
             return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), requested=True)
     asked = facet_of(to).spelled() if isinstance(base, Struct) and not base.fields else str(to)
-    raise UsageError(f"{asked} is not possible", "resolve folds into plain types, lists of them, and maps")
+    raise UsageError(f"resolve cannot fold into {asked}", "only into plain types, lists of them, and maps")
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
@@ -291,7 +291,8 @@ def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
         return _merged_field(to, types, prefix)
     if to != wrap(Struct(), peel(to)[0]):
         raise UsageError(
-            f"a map of {to} is not possible", 'write "map<string, record>": it has all fields that there are'
+            f"resolve cannot fold into a map of {to}",
+            'write "map<string, record>": it has all fields that there are',
         )
     alike = [type_ for type_ in types if kind(type_) == kind(to)]
     if not alike:

@@ -37,8 +37,8 @@ def check_declared(table: str, route: RecordRoute, field_settings: FieldSettings
         if child.hint is not None and (sample := _beside(of_field, child.hint)):
             types = " and ".join(facet.spelled() for facet in of_field.shape.facets)
             raise DataError(
-                f"{table} cannot be made: {dotted(field_path)} is declared {type_name(child.hint)}, and no value "
-                f"of the batch is one: they are {types}, such as {sample!r}",
+                f"cannot create {table}: {dotted(field_path)} is declared {type_name(child.hint)}, but the batch "
+                f"has only {types}, such as {sample!r}",
                 "cast the column, or leave the hint out",
             )
         for column in of_field.columns:
@@ -56,6 +56,7 @@ def _beside(field: FieldRoute, hint: Type) -> str:
 
 
 NO_COLUMN = "none"  # in place of the table's type
+NOTHING = "nothing"  # in place of the type of a value that is missing
 NOWHERE = "where the table has no such column"
 
 
@@ -175,7 +176,12 @@ def misfit(path: str, incoming_type: str, table_type: str) -> str:
 
     >>> misfit("n", "string", "long"), misfit("n", "string", NO_COLUMN)
     ('n: string into long', 'n: string where the table has no such column')
+    >>> misfit("n", NOTHING, "long"), misfit("n", NOTHING, "the key")
+    ('no value for required column n', 'no value for key column n')
     """
+    if incoming_type == NOTHING:
+        role = table_type.removeprefix("the ")
+        return f"no value for {role if role != table_type else 'required'} column {path}"
     into = NOWHERE if table_type == NO_COLUMN else f"into {table_type}"
     return f"{path}: {incoming_type} {into}"
 
@@ -213,7 +219,7 @@ class Conflict:
     @property
     def incoming_type(self) -> str:
         """The refused type, as people write it."""
-        return "nothing" if self.facet is None else self.facet.spelled()
+        return NOTHING if self.facet is None else self.facet.spelled()
 
     @property
     def in_words(self) -> str:

@@ -143,7 +143,7 @@ class SettingArguments(TypedDict, total=False):
     )]
     order_by: Annotated[str, Setting(
         about="The fields that order changes of a row: the highest counts, whenever it comes; else, and with `_arrival`, the last to come.",
-        flag=Flag('With a key: the change that is highest by these fields counts: "updated_at".', "PATHS"),
+        flag=Flag('With a key: fields that order the changes of a row; the highest counts: "updated_at".', "PATHS"),
     )]
     delete_when: Annotated[str, Setting(
         about="The condition under which a record deletes its row: `op = 'd'`, or `value is null` in a topic.",
@@ -169,16 +169,16 @@ class SettingArguments(TypedDict, total=False):
         default="256mb",
     )]
     envelope: Annotated[Envelope, Setting(
-        about="The envelope of messages that a database's changes come in; it tells what each does to its row.",
-        flag=Flag("With a key: the envelope that a database's changes come in; it tells what each does to its row."),
+        about="The format of a database's change messages, which says what each change does to its row.",
+        flag=Flag("With a key: the format of a database's change messages."),
     )]
     unavailable_value: Annotated[str, Setting(
         about="What Debezium sends for large values that stay, if its `unavailable.value.placeholder` is set; `hex:` before bytes.",
     )]
     on_snapshot: Annotated[Literal["merge", "reconcile"], Setting(
-        about="What a snapshot that Debezium takes again does to rows that it does not have: `merge` leaves them, `reconcile` removes them.",
+        about="What happens to rows that a repeated snapshot of Debezium lacks: `merge` keeps them, `reconcile` deletes them.",
         default="merge",
-        flag=Flag("With an envelope of Debezium's: rows that a snapshot taken again does not have stay (merge), or go (reconcile)."),
+        flag=Flag("With Debezium: keep (merge) or delete (reconcile) rows that a repeated snapshot lacks."),
     )]
     epoch: Annotated[int | str, Setting(
         about="Which history of its source the table follows: raise it where positions went back, as after a restore.",

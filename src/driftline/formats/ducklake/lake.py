@@ -384,7 +384,7 @@ class DuckLakeViews:
         try:
             self.catalog.by_duckdb(self.statement(name, view, select, "lk"))
         except duckdb.Error as error:
-            raise DataError(f"view {name} cannot be made: {str(error).splitlines()[0]}") from error
+            raise DataError(f"view {name} cannot be created: {str(error).splitlines()[0]}") from error
 
     def drop(self, name: str) -> None:
         """Drop the view."""

@@ -385,7 +385,7 @@ class IcebergTable(CatalogTable):
                     if not plugin.namespaceExists(namespace):
                         raise
         except Py4JJavaError as error:
-            raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
+            raise SetupError(f"namespace of {self.name} cannot be created: {short(error)}") from error
 
 
 def _inside(location: str, folder: str) -> bool:
