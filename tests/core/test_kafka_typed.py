@@ -17,10 +17,12 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from core.shapes import schema as written
 from core.tasks import run
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import from_properties, resolved_as
 from driftline.core.settings.table import TableSettings
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
@@ -88,6 +90,23 @@ def taken(
     kept = [row for some in aside for row in some.to_pylist()]
     assert whole.tally.rejected == len(kept) and whole.tally.records == len(rows)
     return {f.name: str(f.type) for f in struct.fields}, rows, kept
+
+
+def test_texts_of_a_resolved_field_are_read_as_its_type(registry: Registry) -> None:
+    settings = from_properties(resolved_as(("n",), "double", {}))
+    schema = record("R", n="string")
+    number = registry.register("orders-value", schema)
+    wire = Wire("avro", client.Registry.of({"url": registry.url}))
+    before = written("n: double")
+    terms = AdmissionTerms(expect(before, settings), settings)
+    batch = of_kafka([avro(number, schema, {"n": text}) for text in ("12.50", "7")])
+    *_, reported = run(KafkaReader(wire, terms), iter([batch]))
+    planned = plan(before, _together([reported.observed], terms).shape, settings)
+    assert planned.changes == ()
+    reader = KafkaReader(wire, terms, Converter(before.struct, planned.route, settings))
+    batches, _, again = run(reader, iter([batch]))
+    assert not again.diverged
+    assert [row for rows in batches for row in rows.to_pylist()] == [{"n": 12.5}, {"n": 7.0}]
 
 
 ORDER = record(

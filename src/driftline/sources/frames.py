@@ -29,7 +29,7 @@ from driftline.readers.columnar.rows import (
     read_checked,
     together,
 )
-from driftline.readers.csv.reader import resolved_columns, split_struct, split_texts
+from driftline.readers.csv.reader import read_resolved, resolved_columns, split_struct
 from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import AdmissionTerms, TaskReader
@@ -220,8 +220,7 @@ class OpenFrame(OpenRows):
         for batch in self._batches:
             for file, rows_of_file in _by_file(batch):
                 rows, struct = _rows(rows_of_file, reader.names, file)
-                columns = resolved_columns(struct, reader.terms)
-                rows, struct = split_texts(rows, struct, columns), split_struct(struct, columns)
+                rows, struct = read_resolved(rows, struct, reader.terms)
                 # One observer for all files of the frame: they share its schema.
                 self._observer = self._observer or RowsObserver(struct, reader.label, reader.terms)
                 yield ColumnGroup(self._observer, [rows])

@@ -25,6 +25,7 @@ from driftline.readers.columnar.rows import (
     table_rows,
     together,
 )
+from driftline.readers.csv.reader import read_resolved
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import in_order
 from driftline.readers.kafka.keys import NULL_VALUE, MessageKeys
@@ -89,7 +90,12 @@ class KafkaValues:
         # Counted under a kind without columns, as nobody knows what they were to be.
         if rejects:
             self.observer(_UNREADABLE, Struct(())).refused(rejects)
-        return alike, rejects
+        return [*map(self._resolved, alike)], rejects
+
+    def _resolved(self, alike: Alike) -> Alike:
+        """Read the texts of fields that a person has folded into one type."""
+        rows, struct = read_resolved(alike.rows, alike.struct, self._terms)
+        return replace(alike, rows=rows, struct=struct)
 
     def _deleting(
         self, alike: Sequence[Alike], batch: pa.RecordBatch

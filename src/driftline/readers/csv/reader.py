@@ -159,6 +159,12 @@ def with_resolved_texts(reader: ColumnReader, terms: AdmissionTerms) -> ColumnRe
     return _with_split_columns(reader, resolved_columns(reader.struct, terms))
 
 
+def read_resolved(rows: Rows, struct: Struct, terms: AdmissionTerms) -> tuple[Rows, Struct]:
+    """Read the texts of such fields in rows with the fields of ``struct``; returns the fields, too."""
+    columns = resolved_columns(struct, terms)
+    return (split_texts(rows, struct, columns), split_struct(struct, columns)) if columns else (rows, struct)
+
+
 def resolved_columns(struct: Struct, terms: AdmissionTerms) -> Mapping[str, SplitColumn]:
     """Split the text columns of fields that a person has folded into one type, where texts spell its values.
 
