@@ -338,7 +338,7 @@ def _settings(name: str, table: Any, path: Path) -> dict[str, str]:
             f"{path}: tables.{name} is not a table's settings", hint=f'write [tables."{name}.{key}"]'
         )
     if not isinstance(table, dict):
-        raise UsageError(f'{path}: tables."{name}" is no table', hint=f'write [tables."{name}"]')
+        raise UsageError(f'{path}: tables."{name}" is not a table', hint=f'write [tables."{name}"]')
     settings = dict(flattened(table))
     try:
         as_properties(settings)

@@ -37,9 +37,9 @@ def test_without_wishes_it_has_no_layout() -> None:
 
 
 REFUSED = [
-    ({"partition_by": "day(seen)"}, BATCH, "by seen, which its first batch does not have"),
-    ({"partition_by": "a.c"}, BATCH, "by a.c, which its first batch does not have"),
-    ({"partition_by": "id"}, "id: long | string", "by id, which is long and string in its first batch"),
+    ({"partition_by": "day(seen)"}, BATCH, "by seen: its first batch has no such field"),
+    ({"partition_by": "a.c"}, BATCH, "by a.c: its first batch has no such field"),
+    ({"partition_by": "id"}, "id: long | string", "by id: it is long and string in the first batch"),
     ({"partition_by": "day(name)"}, BATCH, "cannot partition or sort by day(name): name is a string"),
     ({"partition_by": "a"}, BATCH, "cannot partition or sort by a: a is a"),
     ({"partition_by": "day(at), day(at)"}, BATCH, "is partitioned by day(at) already"),

@@ -260,9 +260,9 @@ def test_settings_of_csv_are_checked() -> None:
         ({"delimiter": "ab"}, "not one character"),
         ({"delimiter": "§"}, "not one character of ASCII"),
         ({"quote": "x"}, "no letter"),
-        ({"encoding": "utf8000"}, "is no encoding: write utf-8"),
-        ({"encoding": "idna"}, "is no encoding"),
-        ({"encoding": "rot13"}, "is no encoding"),
+        ({"encoding": "utf8000"}, "is not an encoding: write utf-8"),
+        ({"encoding": "idna"}, "is not an encoding"),
+        ({"encoding": "rot13"}, "is not an encoding"),
         ({"decimal": ";"}, "is not possible"),
     ]:
         with pytest.raises(UsageError) as raised:

@@ -98,11 +98,11 @@ def test_a_condition_is_what_sql_says(text: str, expected: list[bool | None]) ->
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "'' is no condition: it is empty"),
+        ("", "'' is not a condition: it is empty"),
         ("op", "op is not understood in a condition: =, !=, IN, IS NULL, AND, OR, NOT and brackets are"),
-        ("op =", "'op =' is no condition: something is missing at '='"),
+        ("op =", "'op =' is not a condition: something is missing at '='"),
         ("op = d", "d stands where a value should: a text in single quotes, a number, true or false"),
-        ("op = 'd", '"op = \'d" is no condition: a quote or a backtick is open'),
+        ("op = 'd", '"op = \'d" is not a condition: a quote or a backtick is open'),
         ("op = 'd' x", "unexpected token at 'x'"),
         ("op in 'd'", "op IN 'd' is not understood"),
         ("op in (select 1)", "is not understood"),
@@ -113,7 +113,7 @@ def test_a_condition_is_what_sql_says(text: str, expected: list[bool | None]) ->
         ("op = null", "NULL stands where a value should"),
         ("op = 1L", "stands where a value should"),
         ("op = 1e2000", "1e2000 is beyond every number of a record"),
-        ("op = 1e99999999999999999999", "is no number"),
+        ("op = 1e99999999999999999999", "is not a number"),
         ("1 = op", "1 stands where a field should"),
         ("lower(op) = 'd'", r"LOWER\(op\) stands where a field should"),
         ("current_date = 1", "CURRENT_DATE stands where a field should; in backticks it is one"),
@@ -193,7 +193,7 @@ def test_settings_of_a_key() -> None:
             "s: no order is inside a",
         ),
         ({"key": "a b."}, "'a b.' is not a path"),
-        ({"key": "id", "delete_when": "op ="}, "delete_when: 'op =' is no condition"),
+        ({"key": "id", "delete_when": "op ="}, "delete_when: 'op =' is not a condition"),
     ],
 )
 def test_settings_that_cannot_be(given: dict[str, object], says: str) -> None:

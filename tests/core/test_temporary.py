@@ -116,5 +116,5 @@ def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPat
 
 def test_place_that_takes_no_file_is_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place / "gone"))
-    with pytest.raises(SetupError, match=r"no temporary files can be made: .*gone"):
+    with pytest.raises(SetupError, match=r"temporary files cannot be created: .*gone"):
         temporary.folder()

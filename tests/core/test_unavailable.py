@@ -76,7 +76,7 @@ def uuid3_of(text: str) -> UUID:
 
 @pytest.mark.parametrize("digits", ["6G", "", "6"])
 def test_a_placeholder_that_is_no_bytes(digits: str) -> None:
-    with pytest.raises(ValueError, match=f"'{digits}' is no bytes in hexadecimal digits: write hex:6E6F6E65"):
+    with pytest.raises(ValueError, match=f"'{digits}' is not in hexadecimal digits: write hex:6E6F6E65"):
         row_key(unavailable_value=f"hex:{digits}")
 
 

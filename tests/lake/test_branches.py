@@ -31,7 +31,7 @@ def test_a_part_of_a_tables_history_is_no_table(lake: Lake, table_name: str, sel
 
 def test_what_iceberg_tells_of_a_table_is_no_table(lake: Lake, table_name: str) -> None:
     lake.table(table_name).ingest(lake.spark.range(1))
-    with pytest.raises(UsageError, match=f"{table_name}.files is what Iceberg tells of {table_name}"):
+    with pytest.raises(UsageError, match=f"{table_name}.files is metadata of {table_name}"):
         lake.table(f"{table_name}.files").ingest(lake.spark.range(1))
     assert lake.query(f"select file_path from {table_name}.files").count() == 1
 

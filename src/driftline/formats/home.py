@@ -52,7 +52,7 @@ class DisplacedLake:
             )
         return UsageError(
             f"{self.lake} is a lake that was made at {self.home}, where its tables look for their files",
-            f"{command} makes it whole at its new place; --dry-run shows what it would do",
+            f"{command} repairs its paths; --dry-run shows what it would do",
         )
 
 

@@ -172,7 +172,7 @@ def settings(uri: str) -> dict[str, str]:
     if (release := installed_release()).hadoop is None:
         raise SetupError(
             f"Spark {release.spark} does not read the files of a DuckLake in a store",
-            hint=f"it takes Spark {NEWEST.spark}: pip install 'driftline[local]'",
+            hint=f"this needs Spark {NEWEST.spark}: pip install 'driftline[local]'",
         )
     of_store = _of_s3 if is_s3(uri) else _of_google
     return {f"spark.hadoop.{key}": value for key, value in of_store(configured(uri)).items()}

@@ -27,7 +27,7 @@ def folder() -> Path:
         return _present()
     except OSError as error:
         raise SetupError(
-            f"no temporary files can be made: {error}",
+            f"temporary files cannot be created: {error}",
             "set TMPDIR to a folder with room that you may write to",
         ) from error
 

@@ -36,7 +36,7 @@ def condition_of(text: str) -> Condition:
     try:
         tree = parse_one(text, dialect=SparkTexts, into=exp.Condition)
     except SqlglotError as error:
-        raise ValueError(f"{text!r} is no condition: {_said(error)}") from error
+        raise ValueError(f"{text!r} is not a condition: {_said(error)}") from error
     except RecursionError as error:
         raise ValueError("the condition is nested too deep") from error
     return _condition(tree)
@@ -99,7 +99,7 @@ def _number(text: str) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"{text} is no number") from None
+        raise ValueError(f"{text} is not a number") from None
     if abs(number.adjusted()) > _FAR:
         raise ValueError(f"{text} is beyond every number of a record")
     return number

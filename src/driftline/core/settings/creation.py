@@ -124,17 +124,17 @@ def _check(table: str, path: Path, schema: Schema, settings: TableSettings) -> N
     named = dotted(path)
     if column is None:
         raise DataError(
-            f"{table} is to be partitioned by {named}, which its first batch does not have",
-            f"--hint {spelled_path(path)}=TYPE makes the column all the same",
+            f"cannot partition {table} by {named}: its first batch has no such field",
+            f"--hint {spelled_path(path)}=TYPE creates the column all the same",
         )
     twins = by_key(columns, settings.mark).get(data_key(column, settings.mark), [column])
     # Rows with a value of another type would silently land in the null partition.
     if len(twins) > 1 and settings.fields.at(path).hint is None:
         types = " and ".join(type_name(f.type) for f in twins)
         raise DataError(
-            f"{table} is to be partitioned by {named}, which is {types} in its first batch",
-            f"declare its type: --hint {spelled_path(path)}={type_name(column.type)}; other values go "
-            "beside it, and their rows to the partition of those that have none",
+            f"cannot partition {table} by {named}: it is {types} in the first batch",
+            f"declare its type: --hint {spelled_path(path)}={type_name(column.type)}; other values get a "
+            "column beside it, and their rows are in the partition of null",
         )
 
 

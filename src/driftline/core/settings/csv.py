@@ -183,6 +183,6 @@ def _encoding(name: str) -> str:
         text = False
     if not text or info.name in _NO_TEXT:
         raise ValueError(
-            f"encoding: {name!r} is no encoding: write utf-8, cp1252, latin1, utf-16, shift_jis, gb18030, …"
+            f"encoding: {name!r} is not an encoding: write utf-8, cp1252, latin1, utf-16, shift_jis, gb18030, …"
         )
     return info.name

@@ -239,7 +239,7 @@ def placeholder_bytes(text: str) -> bytes:
     except ValueError:
         raw = b""
     if not raw:
-        raise ValueError(f"{digits!r} is no bytes in hexadecimal digits: write hex:6E6F6E65")
+        raise ValueError(f"{digits!r} is not in hexadecimal digits: write hex:6E6F6E65")
     return raw
 
 

@@ -81,7 +81,7 @@ class CatalogDatabase:
         kind = {"postgresql": "postgres"}.get(kind, kind)
         if kind not in _TYPES:
             raise UsageError(
-                f"catalog = {kind!r} is none of DuckLake's",
+                f"catalog = {kind!r} is not a catalog of DuckLake",
                 hint="duckdb, sqlite, either with :PATH, or postgres:dbname=… host=…",
             )
         stored = is_stored(str(lake))

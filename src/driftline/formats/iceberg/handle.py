@@ -130,7 +130,7 @@ class IcebergHandle:
             raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
         if self.name.count(".") > 1 and is_instance_of(self.gateway, table, _OF_METADATA):
             raise UsageError(
-                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
+                f"{self.name} is metadata of {self.name.rpartition('.')[0]}, not a table of its own",
                 hint="`driftline query` reads it",
             )
         return table

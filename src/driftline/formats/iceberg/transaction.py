@@ -189,7 +189,7 @@ class IcebergTransaction(UpkeepTransaction):
         check_left_out(self.table.name, self.schema)
         if self.base is None:
             raise DataError(
-                f"{self.table.name} cannot be made by Spark, which does not know all of its types"
+                f"{self.table.name} cannot be created by Spark, which does not know all of its types"
             )
         return self._append_by_spark(frame, summary)
 
