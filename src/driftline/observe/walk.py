@@ -334,7 +334,7 @@ class Walker:
         return profile
 
     def _string(self, text: str, dim: int, field_shape: FieldShape, expected: ExpectedField) -> Primitive:
-        mode = mode_of(self.dates, expected.texts)
+        mode = self.dates if expected.texts is None else mode_of(self.dates, expected.texts)
         if not expected.plain_strings:
             base = declared_string_base(text, expected.types, mode)
         else:
