@@ -81,6 +81,7 @@ _MODULES = {
     "lake": ("Lake", "Table", "TableSchema"),
     "operations.alter": ("Altered",),
     "operations.history": ("History",),
+    "operations.erase": ("Erased",),
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),
     "operations.listing": ("Quarantine",),

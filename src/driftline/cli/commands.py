@@ -16,6 +16,7 @@ from driftline.cli.contract import contract
 from driftline.cli.evolution import (
     alter,
     drop,
+    erase,
     history,
     promote,
     quarantine,
@@ -99,7 +100,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, view, resolve, promote, quarantine, stats, tables, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

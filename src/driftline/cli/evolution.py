@@ -135,6 +135,33 @@ def drop(
     put(dropped.to_dict()) if json else show(tables.dropped(dropped))
 
 
+def erase(
+    context: typer.Context,
+    table: TableName,
+    where: Annotated[
+        str, typer.Option(metavar="SQL", help="A condition for the rows, in Spark's SQL.", show_default=False)
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the rows; change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json: Json = False,
+) -> None:
+    """Erase rows for good, with all files that have them."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import tables
+
+    if not (dry_run or yes):
+        raise UsageError(
+            f"erase deletes rows of {table}, and its older snapshots",
+            hint="--dry-run counts them, --yes does it",
+        )
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=True)
+        erased = lake.table(table).erase(where, dry_run=dry_run, progress=progress.phase)
+    put(erased.to_dict()) if json else show(tables.erased(erased))
+    if erased.is_done and not erased.is_proved:
+        raise typer.Exit(1)
+
+
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
     """Print the layout of a table's data files, as text or as JSON."""
     from driftline.cli.terminal import Progress, put, show

@@ -21,6 +21,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "demo": ("ingest.result.ResultJson", "verify.verdict.VerdictJson", "cli.demo.CopiedJson"),
     "doctor": ("operations.doctor.ChecksJson",),
     "drop": ("operations.drop.DroppedJson",),
+    "erase": ("operations.erase.ErasedJson",),
     "history": ("core.history.entries.EntryJson", "operations.history.DifferenceJson"),
     "ingest": ("ingest.result.ResultJson",),
     "plan": ("ingest.result.ResultJson",),

@@ -54,7 +54,9 @@ class UnknownError(SetupError):
 
 
 # Properties of single batches: no settings of the table.
-_OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.files", "driftline.thinned")
+_OF_BATCHES = (
+    "driftline.batch", "driftline.expired", "driftline.expiring", "driftline.files", "driftline.thinned",
+)  # fmt: skip
 _CAPTURES = ("driftline.capture.", "driftline.captured.")
 
 REMEMBERED = 40_000  # numbers by which a table knows the source files it has taken, at most four for each

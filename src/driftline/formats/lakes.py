@@ -67,6 +67,60 @@ class DroppedTables:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The snapshots of a table that ended, and the files that nothing names since, which were deleted.
+
+    ``outside``: files that nothing names either, but that stay, as they lie where nothing may be deleted.
+    """
+
+    snapshots: int = 0
+    files: int = 0
+    outside: tuple[str, ...] = ()
+
+    def __add__(self, other: Expired) -> Expired:
+        """Both together."""
+        return Expired(
+            self.snapshots + other.snapshots, self.files + other.files, self.outside + other.outside
+        )
+
+
+class Expiry(Protocol):
+    """The end of all snapshots of a table but the present one, with the files that only they had."""
+
+    @property
+    def of_lake(self) -> bool:
+        """True if the snapshots are those of all tables of the lake."""
+        ...
+
+    def check(self) -> None:
+        """Raise UsageError if something holds older snapshots that is not driftline's to end."""
+        ...
+
+    def older(self) -> int:
+        """The number of snapshots that would end."""
+        ...
+
+    def has_removed_rows(self) -> bool:
+        """True if files of the present snapshot still have rows that the table has not."""
+        ...
+
+    def remembers_deletes(self) -> bool:
+        """True if the keys of rows that a batch deleted are kept, for later changes of these rows."""
+        ...
+
+    def run(self) -> Expired:
+        """End the snapshots and delete the files; finish that of a run that was broken off.
+
+        Raises CommitConflict if others were faster, SetupError if a file cannot be deleted.
+        """
+        ...
+
+    def unnamed(self) -> list[Orphan]:
+        """The files in the table's folder that it does not have: of batches under way, or of failed ones."""
+        ...
+
+
 class Location(Protocol):
     """A lake as its settings name it, before Spark runs."""
 
@@ -210,6 +264,10 @@ class Catalog(Protocol):
             UsageError: There is no such table, another one lies in its folder, or the format cannot purge one
                 table alone.
         """
+        ...
+
+    def expiry(self, name: str) -> Expiry:
+        """The end of the older snapshots of a table, which exists."""
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:

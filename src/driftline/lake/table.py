@@ -34,6 +34,7 @@ from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.drop import Dropped, drop
+from driftline.operations.erase import Erased, erase
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.listing import Quarantine
@@ -316,6 +317,26 @@ class Table(Shown):
         """
         captures = captures_of(self.lake.warehouse, self.name)
         return drop(self.lake.format, self.format, captures, purge=purge, dry_run=dry_run)
+
+    def erase(
+        self, where: str, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Erased:
+        """Erase rows for good: from the table, its quarantine and its past, with all files that have them.
+
+        The table is written anew, and its older snapshots end: neither time travel nor `undo` goes back
+        behind it. In a DuckLake those of all tables end. The next erase finishes one that was broken off.
+
+        Args:
+            where: A condition in Spark's SQL, as for `to_arrow`.
+            dry_run: Only count; change nothing.
+            progress: Called with the name of each step.
+
+        Raises:
+            UsageError: There is no such table or column, or a branch or tag holds older rows.
+            DataError: A column cannot be read, so its rows cannot be written anew.
+        """
+        captures = captures_of(self.lake.warehouse, self.name)
+        return erase(self.lake.format, self.format, where, captures, dry_run=dry_run, progress=progress)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

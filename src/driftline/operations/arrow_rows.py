@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -34,6 +35,7 @@ from driftline.core.schema.types import (
 )
 from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.formats.commit import is_conflict
 from driftline.runtime.duckdb import literal
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_version import as_arrow
@@ -151,11 +153,9 @@ def by_spark(frame: DataFrame, selection: ChosenRows) -> pa.Table:
 
     Raises UsageError if the condition is no SQL, DataError if Arrow has no type for a column.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
     from pyspark.sql import functions as F
 
-    try:
+    with explaining_condition(selection.table, selection.struct):
         rows = frame if selection.where is None else frame.where(selection.where)
         columns = []
         for path, _ in selection.fields:
@@ -165,14 +165,33 @@ def by_spark(frame: DataFrame, selection: ChosenRows) -> pa.Table:
             columns.append(column.alias(dotted(path)))
         table, target = _with_offsets(as_arrow(rows.select(columns))), selection.schema()
         return table if target is None else table.cast(target)
+
+
+@contextmanager
+def explaining_condition(table: str, struct: Struct) -> Iterator[None]:
+    """Turn errors of Spark, except for conflicts, into driftline's.
+
+    A condition on the rows of ``table``, with the columns of ``struct``, may be no SQL, or name no column.
+
+    Raises UsageError, DataError.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
     except (AnalysisException, ParseException) as error:
+        if is_conflict(error):
+            raise
         if unresolved := _UNRESOLVED.search(str(error)):
-            raise _no_column(selection.table, selection.struct, unresolved[1].replace("`", "")) from error
+            raise _no_column(table, struct, unresolved[1].replace("`", "")) from error
         message, hint = explained(error)
-        raise UsageError(f"{selection.table}: {message}", hint) from error
+        raise UsageError(f"{table}: {message}", hint) from error
     except (PySparkException, Py4JError) as error:
+        if is_conflict(error):
+            raise
         message, hint = explained(error)
-        raise DataError(f"{selection.table}: {message}", hint) from error
+        raise DataError(f"{table}: {message}", hint) from error
 
 
 def _with_offsets(table: pa.Table) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
 from driftline.operations.drop import Dropped
+from driftline.operations.erase import Erased
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
@@ -13,7 +14,7 @@ from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
-from driftline.report.tables import altered, difference, dropped, history, layout, undone
+from driftline.report.tables import altered, difference, dropped, erased, history, layout, undone
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
@@ -27,6 +28,7 @@ shows(Altered, altered)
 shows(History, history)
 shows(Difference, difference)
 shows(Dropped, dropped)
+shows(Erased, erased)
 shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)

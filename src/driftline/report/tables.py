@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from driftline.operations.alter import Altered
     from driftline.operations.drop import Dropped
+    from driftline.operations.erase import Erased
     from driftline.operations.history import Difference, History
     from driftline.operations.layout import Layout
     from driftline.operations.undo import Undone, ValueCount
@@ -77,6 +78,32 @@ def dropped(result: Dropped) -> Iterator[RenderableType]:
         f"{counted(result.files, 'file')}, {result.size:,} bytes {future if result.is_purged else 'stay'}"
         + ("" if result.is_done else ": dry run, nothing is changed")
     )
+
+
+def erased(result: Erased) -> Iterator[RenderableType]:
+    """The outcome of an `erase`: what is gone, the proof of it, and what it does not reach."""
+    verb = "erased" if result.is_done else "to erase"
+    yield Text.assemble(f"{verb}  ", (clean(result.table), "bold"))
+    yield Text(f"  {counted(result.rows, 'row')}, {counted(result.quarantined, 'record')} in quarantine")
+    of_lake = ", of all tables of the lake" if result.of_lake else ""
+    verb = "ended" if result.is_done else "to end"
+    yield Text(f"  {counted(result.snapshots, 'older snapshot')} {verb}{of_lake}")
+    if result.is_done:
+        yield Text(f"  {counted(result.files, 'file')} deleted")
+    if result.is_proved:
+        yield Text("  proved: no file in the table's folders has such a row", "green")
+    if result.remaining:
+        text = f"{counted(result.remaining, 'row')} written meanwhile: erase them again"
+        yield Hanging(Text(text, "yellow"), 2, 6)
+    if result.unnamed:
+        text = f"{counted(len(result.unnamed), 'file')} of no snapshot, of a batch under way or a failed one"
+        yield Hanging(Text(f"{text}: driftline clean deletes them once nothing writes", "yellow"), 2, 6)
+        for path in result.unnamed:
+            yield Hanging(Text(clean(path), "yellow"), 4, 8)
+    for place in result.not_reached:
+        yield Hanging(Text(clean(f"not reached: {place}"), "dim"), 2, 6)
+    if not result.is_done:
+        yield Text("dry run: nothing is changed")
 
 
 def undone(result: Undone) -> Iterator[RenderableType]:

@@ -16,8 +16,9 @@ from pyspark.errors import AnalysisException, ParseException
 
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.commit import drop, landed
+from driftline.formats.ducklake.expiry import DuckLakeExpiry, registered
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
 from driftline.formats.ducklake.snapshot import LIVE, find, latest, live
 from driftline.formats.ducklake.statistics import tables
@@ -220,7 +221,6 @@ def _strings(node: Any, method: str) -> list[str]:
 
 # Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
 _OURS = re.compile(rf"\.parquet(\.crc)?$|/_temporary/|{STAGED.pattern}")
-_PLACES = ("ducklake_data_file", "ducklake_delete_file")
 
 
 def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
@@ -258,31 +258,6 @@ def _of(path: str) -> str:
     """The file that a checksum belongs to; the file itself."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
-
-
-def registered(connection: Connection) -> list[str]:
-    """The paths of all files that the catalog knows, of all snapshots,
-    and of those that wait for deletion.
-    """
-    base = connection.data_path
-    folders = {
-        int(table): (path if not relative else (schema if not of_lake else base + schema) + path)
-        for table, path, relative, schema, of_lake in connection.rows(
-            "SELECT t.table_id, t.path, CAST(t.path_is_relative AS BOOLEAN), s.path, CAST(s.path_is_relative AS BOOLEAN) "
-            "FROM meta.ducklake_table t JOIN meta.ducklake_schema s ON s.schema_id = t.schema_id"
-        )
-    }
-    out = []
-    for place in _PLACES:
-        for table, path, relative in connection.rows(
-            f"SELECT table_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{place}"
-        ):
-            out.append(folders.get(int(table), base) + path if relative else path)
-    for path, relative in connection.rows(
-        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_files_scheduled_for_deletion"
-    ):
-        out.append(base + path if relative else path)
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +461,10 @@ class DuckLake:
                 lambda connection: drop(connection, list(tables), message), partial(landed, message=message)
             )
         return DroppedTables(tuple(tables), folders, len(files), sum(file.size for file in files))
+
+    def expiry(self, name: str) -> DuckLakeExpiry:
+        """The end of the older snapshots of the lake, for a table."""
+        return DuckLakeExpiry(self.spark, self.catalog, name)
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Delete the files that no snapshot has, last touched more than

@@ -10,8 +10,8 @@ import os
 
 from driftline.errors import DataError
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+from driftline.formats.ducklake.expiry import registered
 from driftline.formats.ducklake.files import local
-from driftline.formats.ducklake.lake import registered
 from driftline.formats.ducklake.statistics import tables
 from driftline.formats.home import DisplacedLake, Home, Relocation
 from driftline.runtime.stores import explaining, filesystem, is_stored

@@ -16,11 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.config import DURABILITY
-from driftline.core.history.entries import LEDGER
+from driftline.core.history.entries import EXPIRING, LEDGER
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
 from driftline.formats.home import Relocation
 from driftline.formats.iceberg.commit import SyncedCommit, is_durable
+from driftline.formats.iceberg.expiry import IcebergExpiry
 from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
 from driftline.formats.iceberg.gateway import items, java_errors, short
 from driftline.formats.iceberg.handle import IcebergHandle
@@ -169,6 +170,10 @@ class IcebergCatalog:
             len(files),
             sum(file.size for file in files),
         )
+
+    def expiry(self, name: str) -> IcebergExpiry:
+        """The end of the older snapshots of a table."""
+        return IcebergExpiry(self._handle(name))
 
     def _check_alone(self, tables: Mapping[IcebergHandle, Any]) -> None:
         """Raise UsageError if another table of the catalog may have files below the locations of these."""
@@ -508,7 +513,8 @@ def _leave_out(tables: Mapping[IcebergHandle, Any], files: dict[str, Orphan]) ->
     snapshot; of a table that cannot be read, all in its folders.
     """
     for handle, table in tables.items():
-        files.pop(bare(str(table.properties().get(LEDGER) or "")), None)
+        for key in (LEDGER, EXPIRING):
+            files.pop(bare(str(table.properties().get(key) or "")), None)
         if not files:
             return
         try:

@@ -515,9 +515,9 @@ def _let_go(table: IcebergHandle) -> None:
     builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
     gone = [base.snapshot(id_) for id_ in spare.snapshots]
     if gone:
-        builder.removeSnapshots(_list(jvm, gone)).setProperties(_properties(metadata, spare.snapshots))
+        builder.removeSnapshots(java_list(jvm, gone)).setProperties(accounted(metadata, spare.snapshots))
     if spare.schemas:
-        ids = java_type(jvm, "java.util.HashSet")(_list(jvm, spare.schemas))
+        ids = java_type(jvm, "java.util.HashSet")(java_list(jvm, spare.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
     removed = builder.build()
     removed = without_foreign_log(table, check_unchanged(table, operations, base), base, removed)
@@ -529,7 +529,7 @@ def _let_go(table: IcebergHandle) -> None:
         _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots), table.bounds(java))
 
 
-def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
+def accounted(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
     """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
     branch = retention.main(metadata)
     remaining = [s for s in branch if s["snapshot-id"] not in gone]
@@ -570,7 +570,8 @@ def _delete_manifests(
     delete_all_by_file_io(jvm, io, map(str, paths), within)
 
 
-def _list(jvm: Any, values: Iterable[Any]) -> Any:
+def java_list(jvm: Any, values: Iterable[Any]) -> Any:
+    """Return a Java list of the values."""
     out = java_type(jvm, "java.util.ArrayList")()
     for value in values:
         out.add(value)

@@ -42,7 +42,7 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
     disk = on_disk(path)
     try:
         with java_errors():
-            content = disk.read_bytes() if disk is not None and disk.exists() else _read(path, io())
+            content = disk.read_bytes() if disk is not None and disk.exists() else read_file(path, io())
     except Py4JJavaError as error:
         if "NotFound" in java_class(error):
             return {}
@@ -55,7 +55,8 @@ def place(table: Any, name: str) -> str:
     return str(table.operations().metadataFileLocation(name))
 
 
-def _read(path: str, io: Any) -> bytes:
+def read_file(path: str, io: Any) -> bytes:
+    """Read a file by a Java FileIO. Raises Java's errors."""
     stream = io.newInputFile(path).newStream()
     try:
         return bytes(stream.readAllBytes())
@@ -65,8 +66,16 @@ def _read(path: str, io: Any) -> bytes:
 
 def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
     """Write the last entries into a new file next to the metadata of a Java ``table``; returns its path."""
-    path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
     content = b"".join(_ENTRY.pack(*entry) for entry in list(entries.items())[-REMEMBERED:])
+    return write_beside(table, content)
+
+
+def write_beside(table: Any, content: bytes) -> str:
+    """Write a new file of a ledger's name next to the metadata of a Java ``table``; returns its path.
+
+    Unless the table's properties name it, `clean` deletes it. Raises SetupError.
+    """
+    path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
     disk = on_disk(path)
     try:
         if disk is not None and disk.parent.is_dir():

@@ -1,0 +1,229 @@
+"""Ends all snapshots of a DuckLake but the newest, and deletes the files of one table that only they had.
+
+DuckDB ends them, for all tables at once, and schedules their files for deletion: whatever dies after it, the
+next run finds there what is left to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from driftline.core.schema.text import quoted
+from driftline.errors import SetupError
+from driftline.formats.ducklake.files import Storage, leaves, local
+from driftline.formats.ducklake.inlined import inlined_rows, inlined_tables
+from driftline.formats.ducklake.rows import ColumnBounds, both
+from driftline.formats.ducklake.snapshot import DELETES_SUFFIX, LIVE, TableRow, find, latest, load
+from driftline.formats.lakes import Expired, Orphan
+from driftline.formats.leftovers import bare, listed
+from driftline.runtime.disk import Bounds, delete_file, sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+
+_PLACES = ("ducklake_data_file", "ducklake_delete_file")
+_SCHEDULED = "ducklake_files_scheduled_for_deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeExpiry:
+    """The end of the older snapshots of a lake, for one table."""
+
+    spark: SparkSession
+    catalog: CatalogDatabase
+    name: str
+
+    @property
+    def of_lake(self) -> bool:
+        """True: a snapshot is one of all tables."""
+        return True
+
+    def check(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved: a DuckLake has no branches."""
+        self.catalog.check_writable()
+
+    def older(self) -> int:
+        """The number of snapshots that would end."""
+        row = self.catalog.read(lambda c: c.one("SELECT count(*) FROM meta.ducklake_snapshot"))
+        return max(0, int(row[0]) - 1) if row else 0
+
+    def has_removed_rows(self) -> bool:
+        """True if files of the table have deleted rows, or the catalog has some of its own."""
+        return self.catalog.read(self._has_removed_rows)
+
+    def _has_removed_rows(self, connection: Connection) -> bool:
+        now, table = latest(connection), self._table(connection)
+        inlined = f"ducklake_inlined_delete_{table.id}"
+        if inlined in connection.tables() and connection.rows(f"SELECT 1 FROM meta.{inlined} LIMIT 1"):
+            return True
+        where = f"table_id = ? AND {LIVE} LIMIT 1"
+        return bool(
+            connection.rows(f"SELECT 1 FROM meta.ducklake_delete_file WHERE {where}", [table.id, now, now])
+        )
+
+    def remembers_deletes(self) -> bool:
+        """True if there is a table of the deletes that this one remembers."""
+        name = self.name + DELETES_SUFFIX
+        return self.catalog.read(lambda c: find(c, name, latest(c))) is not None
+
+    def run(self) -> Expired:
+        """End the snapshots, and delete the table's files that wait for it."""
+        older = self.older()
+        if older:
+            # Counted, as a time of the answer would need a library more to become Python's.
+            ended = "ducklake_expire_snapshots('lk', older_than => now())"
+            self.catalog.by_duckdb(f"SELECT count(*) FROM {ended}")
+        waiting, folders = self.catalog.read(self._waiting)
+        within = Bounds((self.catalog.data,))
+        paths = [path for _, path in waiting]
+        outside = tuple(path for path in paths if not within.hold(path))
+        for path in paths:
+            _delete(path, within)
+        present = {bare(f.path) for folder in folders for f in listed(self.spark, folder, float("inf"))}
+        staying = present & set(map(bare, paths))
+        if staying:
+            raise SetupError(
+                f"{self.name}: {len(staying)} files cannot be deleted, the first is {min(staying)}",
+                "once the cause is gone, run it again: it goes on where it was",
+            )
+        if self.catalog.durable:
+            places = {place.parent for place in map(local, paths) if place is not None}
+            sync(sorted(place for place in places if place.is_dir()))
+        ids = [id_ for id_, _ in waiting]
+        self.catalog.write(lambda c: self._tidy(c, ids), lambda c: not _still(c, ids))
+        return Expired(older, len(paths) - len(outside), outside)
+
+    def unnamed(self) -> list[Orphan]:
+        """The files in the table's folder that the catalog does not have."""
+        folder = self.catalog.read(self._table).folder
+        files = [f for f in listed(self.spark, folder, float("inf")) if not f.path.endswith(".crc")]
+        registered_paths = {bare(path) for path in self.catalog.read(registered)}
+        return [file for file in files if bare(file.path) not in registered_paths]
+
+    def _table(self, connection: Connection) -> TableRow:
+        table = find(connection, self.name, latest(connection))
+        assert table is not None
+        return table
+
+    def _waiting(self, connection: Connection) -> tuple[list[tuple[int, str]], list[str]]:
+        """The scheduled files in the folders of the table and of its remembered deletes, and the folders."""
+        deletes = find(connection, self.name + DELETES_SUFFIX, latest(connection))
+        folders = [table.folder for table in (self._table(connection), deletes) if table is not None]
+        ours = Bounds(tuple(folders))
+        rows = connection.rows(
+            f"SELECT data_file_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{_SCHEDULED}"
+        )
+        paths = [(int(i), connection.data_path + path if relative else path) for i, path, relative in rows]
+        return [(i, path) for i, path in paths if ours.hold(path)], folders
+
+    def _tidy(self, connection: Connection, deleted: Sequence[int]) -> None:
+        """Take what tells of rows that are gone out of the catalog: there is one snapshot to keep it for."""
+        if deleted:
+            connection.execute(
+                f"DELETE FROM meta.{_SCHEDULED} WHERE data_file_id IN ({', '.join(map(str, deleted))})"
+            )
+        table = self._table(connection)
+        if connection.rows("SELECT 1 FROM meta.ducklake_snapshot LIMIT 1 OFFSET 1"):
+            return  # another writer has committed, to a snapshot that may see these rows
+        for inlined in inlined_tables(connection, table.id):
+            connection.execute(f"DELETE FROM meta.{quoted(inlined)} WHERE end_snapshot IS NOT NULL")
+        for statistics in ("ducklake_file_column_stats", "ducklake_file_partition_value"):
+            connection.execute(
+                f"DELETE FROM meta.{statistics} WHERE table_id = {table.id} AND data_file_id NOT IN "
+                f"(SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id})"
+            )
+        _renew_bounds(connection, self.name, table)
+
+
+def _renew_bounds(connection: Connection, name: str, table: TableRow) -> None:
+    """Compute the bounds of the table's columns from those of its files, as they never get narrower."""
+    now = latest(connection)
+    state = load(connection, name)
+    types = dict(leaves(state.schema).values())
+    measured = connection.rows(
+        "SELECT column_id FROM meta.ducklake_table_column_stats WHERE table_id = ?", [table.id]
+    )
+    connection.execute(f"DELETE FROM meta.ducklake_table_column_stats WHERE table_id = {table.id}")
+    # Of rows in the catalog itself there are no bounds; DuckDB believes nothing of a column without any.
+    if inlined_rows(connection, table.id, now):
+        return
+    files = connection.one(
+        f"SELECT count(*) FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE}", [table.id, now, now]
+    )
+    rows = connection.rows(
+        "SELECT s.column_id, s.value_count, s.null_count, s.min_value, s.max_value "
+        "FROM meta.ducklake_file_column_stats s JOIN meta.ducklake_data_file f USING (data_file_id) "
+        "WHERE f.table_id = ? AND f.end_snapshot IS NULL ORDER BY s.column_id",
+        [table.id],
+    )
+    counted = {int(column) for (column,) in measured} & types.keys()
+    for column, group in groupby(rows, key=lambda row: int(row[0])):
+        of_files = list(group)
+        complete = files is not None and len(of_files) == int(files[0])
+        if column not in counted or not complete:
+            continue
+        if any(nulls is None or (values and low is None) for _, values, nulls, low, _ in of_files):
+            continue
+        bounds = [ColumnBounds(int(nulls) > 0, low, high) for _, _, nulls, low, high in of_files]
+        merged = reduce(lambda a, b: both(a, b, types[column]), bounds)
+        connection.insert(
+            "ducklake_table_column_stats",
+            [
+                {
+                    "table_id": table.id,
+                    "column_id": column,
+                    "contains_null": merged.nulls,
+                    "min_value": merged.low,
+                    "max_value": merged.high,
+                }
+            ],
+        )
+
+
+def _delete(path: str, within: Bounds) -> None:
+    """Delete a file of the disk or of a store, if it is there."""
+    place = local(path)
+    if place is not None:
+        delete_file(place, within)
+        return
+    try:
+        delete_file(path, within, Storage.of(path).options)
+    except FileNotFoundError:  # a run that was broken off has deleted it
+        return
+
+
+def _still(connection: Connection, ids: Sequence[int]) -> bool:
+    """True if one of the files still waits for its deletion."""
+    listed_ids = ", ".join(map(str, ids)) or "NULL"
+    return bool(connection.rows(f"SELECT 1 FROM meta.{_SCHEDULED} WHERE data_file_id IN ({listed_ids})"))
+
+
+def registered(connection: Connection) -> list[str]:
+    """The paths of all files that the catalog knows, of all snapshots,
+    and of those that wait for deletion.
+    """
+    base = connection.data_path
+    folders = {
+        int(table): (path if not relative else (schema if not of_lake else base + schema) + path)
+        for table, path, relative, schema, of_lake in connection.rows(
+            "SELECT t.table_id, t.path, CAST(t.path_is_relative AS BOOLEAN), s.path, CAST(s.path_is_relative AS BOOLEAN) "
+            "FROM meta.ducklake_table t JOIN meta.ducklake_schema s ON s.schema_id = t.schema_id"
+        )
+    }
+    out = []
+    for place in _PLACES:
+        for table, path, relative in connection.rows(
+            f"SELECT table_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{place}"
+        ):
+            out.append(folders.get(int(table), base) + path if relative else path)
+    for path, relative in connection.rows(
+        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_files_scheduled_for_deletion"
+    ):
+        out.append(base + path if relative else path)
+    return out
