@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
+from driftline.core.schema.types import BOOLEAN, DATE, DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.core.settings.csv import Dialect
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.files import text as text_files
@@ -19,7 +22,7 @@ from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.open import header_of
-from driftline.readers.csv.reader import FoundCsv, csv_readers, fitted
+from driftline.readers.csv.reader import CsvFiles, FoundCsv, csv_readers, fitted
 from driftline.verify.csv import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.files import read as records
@@ -135,18 +138,105 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
         known = ExpectedField(fields={"amount": ExpectedField(frozenset({amount}))})
         found = fitted(SPARK, FoundCsv((), written=readers), known, TableSettings())
         assert fitted(SPARK, found, known, TableSettings()) is found
-        assert [[f.name for f in reader.struct.fields] for reader in found.readers] == [["amount", "b"]]
+        (names,) = ([f.name for f in reader.struct.fields] for reader in found.readers)
+        assert list(dict.fromkeys(names)) == ["amount", "b"]
         return [str(f.type) for reader in found.readers for f in reader.struct.fields]
 
     money = decimal(10, 2)
     assert types(money, "amount,b\n1.50,1.x\n", "amount,b\n2,x\n,y\n") == ["decimal(10, 2)", "string"]
-    assert types(money, "amount,b\n1.50,1\n", "amount,b\n2.505,2\n") == ["double", "long"]
-    assert types(money, "amount,b\n1.5,\n", "amount,b\n2.505,\n") == ["double", "void"]
+    cells = ["decimal(10, 2)", "long", "double", "string"]
+    assert types(money, "amount,b\n1.50,1\n", "amount,b\n2.505,2\n") == [*cells, "long"]
+    assert types(money, "amount,b\n1.5,\n", "amount,b\nx,\n") == [*cells, "void"]
     assert types(money, "amount,b\ntrue,\n") == ["boolean", "void"]
     assert types(INT, "amount,b\n7,\n") == ["int", "void"]
-    assert types(INT, "amount,b\n2147483648,\n") == ["long", "void"]
-    assert types(LONG, "amount,b\n007,\n") == ["string", "void"]
+    assert types(INT, "amount,b\n2147483648,\n") == ["int", "long", "double", "string", "void"]
+    assert types(LONG, "amount,b\n007,\n") == ["long", "double", "string", "void"]
     assert types(DOUBLE, "amount,b\n1.50,\n") == ["double", "void"]
+
+
+def cells_of(file: Path, known: ExpectedField, **settings: str) -> tuple[list[str], list[Any], list[str]]:
+    """The types of a file's only column, its cells by them, and the notes."""
+    found = CsvFiles(SPARK, [str(file)], strings=False)(known, from_properties(as_properties(settings)))
+    (reader,) = found.readers
+    rows: list[Any] = []
+    for part in range(len(reader.sizes)):
+        for some in reader.rows(part):
+            rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
+    values = [next((value for value in row if value is not None), None) for row in rows]
+    notes = [note.replace(str(file), "FILE") for note in found.notes]
+    return [str(f.type) for f in reader.struct.fields], values, notes
+
+
+# The cells of a column, the types that it has at first sight, and those cells that are no text.
+FIRST = {
+    "one word among numbers": (["39.1", "NA", "46"], ["double", "string"], [39.1, 46.0]),
+    "half are numbers": (["1", "x"], ["long", "string"], [1]),
+    "fewer than half are": (["1", "x", "y"], ["string"], []),
+    "few cells with a digit": (["3", "x4"], ["string"], []),
+    "one cell of twenty with a digit": ([*["7"] * 19, "12 EUR"], ["long", "string"], [7] * 19),
+    "one cell of nineteen with a digit": ([*["7"] * 18, "12 EUR"], ["string"], []),
+    "twenty words": ([*["7"] * 20, *"abcdeghijklmnopqrsuv"], ["long", "string"], [7] * 20),
+    "more words": ([*["7"] * 21, *"abcdeghijklmnopqrsuvw"], ["string"], []),
+    "another spelling": ([*["1234"] * 40, "007"], ["string"], []),
+    "a sign": ([*["1234"] * 40, "+1"], ["string"], []),
+    "a percentage": ([*["1234"] * 40, "5%"], ["string"], []),
+    "thousands": ([*["1234"] * 40, '"1,234"'], ["string"], []),
+    "digits that a double does not have": ([*["1.5"] * 40, "9007199254740993"], ["string"], []),
+    "dates": (["2026-03-01", "-", "2026-02-30x"], ["string"], []),
+    "dates and a word": (["2026-03-01", "-"], ["date", "string"], [date(2026, 3, 1)]),
+    "booleans": (["true", "FALSE", "unknown"], ["boolean", "string"], [True, False]),
+    "an empty cell": (["1", "", "x"], ["long", "string"], [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_column_of_several_types_at_first_sight_is_typed_by_most_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    texts, types, values = FIRST[case]
+    texts = texts * 30
+    file = csv(tmp_path, "\n".join(["a", *texts]) + "\n")
+    found, cells, notes = cells_of(file, ExpectedField())
+    assert found == types
+    assert [cell for cell in cells if not isinstance(cell, str | None)] == values * 30
+    others = [text for text, cell in zip(texts, cells, strict=True) if isinstance(cell, str | None)]
+    assert [cell or "" for cell in cells if isinstance(cell, str | None)] == [t.strip('"') for t in others]
+    monkeypatch.setattr(csv_source, "_STRETCH", (40, 40))
+    assert cells_of(file, ExpectedField()) == (found, cells, notes)
+
+
+def test_cells_go_one_by_one_to_the_columns_that_the_table_has(tmp_path: Path) -> None:
+    file = csv(tmp_path, "a\n3\nx4\n10.50\n007\n9007199254740993\ntrue\n2026-03-01\n")
+
+    def cells(*types: Primitive, **settings: str) -> list[Any]:
+        known = ExpectedField(fields={"a": ExpectedField(frozenset(types))})
+        return cells_of(file, known, **settings)[1]
+
+    rest = ["true", "2026-03-01"]
+    assert cells(DOUBLE) == [3.0, "x4", 10.5, "007", 9007199254740993, *rest]
+    assert cells(LONG, STRING) == [3, "x4", 10.5, "007", 9007199254740993, *rest]
+    assert cells(decimal(10, 2)) == [3, "x4", Decimal("10.50"), "007", 9007199254740993, *rest]
+    assert cells(BOOLEAN) == ["3", "x4", "10.50", "007", "9007199254740993", True, "2026-03-01"]
+    assert cells(DATE)[-2:] == ["true", date(2026, 3, 1)]
+    assert cells(DATE, dates="off")[-2:] == rest
+    assert cells(STRING) == ["3", "x4", "10.50", "007", "9007199254740993", *rest]
+
+
+def test_report_names_words_and_other_spellings_with_their_lines(tmp_path: Path) -> None:
+    def notes(*cells: str, **settings: str) -> list[str]:
+        return cells_of(csv(tmp_path, "\n".join(["a", *cells]) + "\n"), ExpectedField(), **settings)[2]
+
+    assert notes("39.1", "NA", "NA", "46", "7") == [
+        "--null 'NA' would make a double: NA stands in 2 of 5 cells (FILE:3)"
+    ]
+    assert notes("1", "-", "NA", "2", nulls="NA") == [
+        "null: 1 cell NA (--null)",
+        "--null 'NA,-' would make a long: - stands in 1 of 3 cells (FILE:3)",
+    ]
+    assert notes("1", "2", "TOTAL") == ["a: 1 cell is text: TOTAL (FILE:4)"]
+    why = "it is text for 007 (FILE:3), which then stays text beside the numbers"
+    assert notes("1234", "007") == [f'hints.a = "long"  # {why}']
+    assert notes("Ada", "Bob", "1") == []
 
 
 def test_a_text_stays_as_it_is_written_where_the_table_has_a_string_column_alone(tmp_path: Path) -> None:

@@ -305,7 +305,9 @@ NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is 
 
 
 def test_cell_that_is_a_null_text_is_null(tmp_path: Path) -> None:
-    file = put(tmp_path, 'bill,on,note,NA\n39.1,NA,NA,1\n"NA",true,"a, NA",\n-,FALSE,"x\ny",2\n"N"A,-,,3\n')
+    file = put(
+        tmp_path, 'bill,on,note,NA\n39.1,NA,NA,1\n"NA",true,"a, NA",\n-,FALSE,"x\ny",2\n"N"A,-,,3\n6b,,,\n'
+    )
     types, rows, _, notes = read(file, nulls='"NA", -', header="yes")
     assert types == {"bill": "string", "on": "boolean", "note": "string", "NA": "long"}
     assert rows == [
@@ -313,6 +315,7 @@ def test_cell_that_is_a_null_text_is_null(tmp_path: Path) -> None:
         (None, True, "a, NA", None),
         (None, False, "x\ny", 2),
         ('"N"A', None, None, 3),
+        ("6b", None, None, None),
     ]
     assert notes == ["null: 3 cells NA, 2 cells - (--null)"]
     assert texts(file, nulls="NA,-") == [
@@ -320,6 +323,7 @@ def test_cell_that_is_a_null_text_is_null(tmp_path: Path) -> None:
         (None, "true", "a, NA", None),
         (None, "FALSE", "x\ny", "2"),
         ('"N"A', None, None, "3"),
+        ("6b", None, None, None),
     ]
     numbers = put(tmp_path, "2,1.5\n1,NA\n")
     assert read(numbers, nulls="NA")[:2] == (
@@ -357,7 +361,7 @@ def test_many_titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lines_that_are_comments(tmp_path: Path) -> None:
     file = put(tmp_path, NOTES)
-    assert read(file)[3] == ["FILE begins with a comment: --comment '#' skips such lines"]
+    assert read(file)[3][0] == "FILE begins with a comment: --comment '#' skips such lines"
     types, rows, others, notes = read(put(tmp_path, NOTES + "3\n"), comment="#")
     assert (types, rows, notes) == ({"id": "long", "name": "string"}, [(1, "x"), (2, "y")], [])
     assert others == [("3", 7)]

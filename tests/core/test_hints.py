@@ -133,6 +133,7 @@ FILES = {
     "at,n\n3/14/2026 9:30 PM,1\n": ("hints.at = \"timestamp('M/d/yyyy h:mm a')\"", {"at": "timestamp_ntz", "n": "long"}),
     "at,n\n2026-03-01T12:00:00+02:00,1\n2026-03-01 12:00:00Z,2\n": ("dates = \"instant\"", {"at": "timestamp", "n": "long"}),
     "at,to,n\n2026-03-01 12:00:00+02,2026-03-01 12:00:00.5-0330,1\n": ("dates = \"instant\"", {"at": "timestamp", "to": "timestamp", "n": "long"}),
+    "bill,mass,n\n39.1,NA,1\n-,2,2\n": ("--null '-,NA' would make bill double, mass long", {"bill": "double", "mass": "long", "n": "long"}),
     '"the day",n\n31/12/2026,1\n': ("hints.\"the day\" = \"date('dd/MM/yyyy')\"", {"the day": "date", "n": "long"}),
 }  # fmt: skip
 
@@ -146,7 +147,12 @@ def pasted_from(note: str) -> dict[str, str]:
     said = re.findall(r"(--[a-z-]+) ('[^']*'|\"[^\"]*\"|\S+)", note)
     assert said and {flag for flag, _ in said} <= flags
     return as_properties(
-        {flag[2:].replace("-", "_"): shlex.split(text.rstrip(",") or text)[0] for flag, text in said}
+        {
+            {"--null": "nulls"}.get(flag, flag[2:].replace("-", "_")): shlex.split(text.rstrip(",") or text)[
+                0
+            ]
+            for flag, text in said
+        }
     )
 
 

@@ -82,10 +82,13 @@ def shape_of(struct: Struct, location: SourceLocation, *, empty_names: bool = Fa
     out = RecordShape()
     for position, f in enumerate(struct.fields):
         # The column of what a declared type cannot hold counts by its values alone: most batches have none.
-        if (f.name or empty_names) and f.doc != OVERFLOW:
-            shape = _field_shape(
-                f.type, SourceLocation(location.source, location.line, position), empty_names
-            )
+        if not (f.name or empty_names):
+            continue
+        place = SourceLocation(location.source, location.line, position)
+        if f.doc == OVERFLOW:
+            out.fields.setdefault(f.name, FieldShape(place))
+        else:
+            shape = _field_shape(f.type, place, empty_names)
             shape.comment = f.doc or ""
             # Arrow allows two columns of one name: they are one field with several types.
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape

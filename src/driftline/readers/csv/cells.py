@@ -120,7 +120,7 @@ def _plain(
     batches = table.to_batches()
     columns = batches[0].columns if batches else [pa.nulls(0, type_) for type_ in read]
     columns = [
-        _cast(column, type_, signs) if _is_cast(type_, signs) else column
+        cast(column, type_, signs) if _is_cast(type_, signs) else column
         for column, type_ in zip(columns, types, strict=True)
     ]
     return columns, _found(piece, wrong, blanks=len(types) == 1)
@@ -162,10 +162,10 @@ def _why(record: CsvRecord, width: int) -> str | None:
 
 def _array(cells: Sequence[bytes | None], type_: pa.DataType, signs: Signs) -> pa.Array:
     texts = pa.array([None if cell is None else cell.decode() for cell in cells], pa.string())
-    return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else _cast(texts, type_, signs)
+    return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else cast(texts, type_, signs)
 
 
-def _cast(column: pa.Array, type_: pa.DataType, signs: Signs) -> pa.Array:
+def cast(column: pa.Array, type_: pa.DataType, signs: Signs) -> pa.Array:
     """The column in its type, of which its texts are values."""
     texts = pa.types.is_string(column.type) and _is_number(type_)
     return (as_json(column, signs) if texts else column).cast(type_)

@@ -1,7 +1,7 @@
 """Reads CSV files in tasks, with dates and nested texts in their columns.
 
-Columns get types only if every text allows it (rules 2.3): all files are looked at once, before anything is
-observed.
+All files are looked at once, before anything is observed: a column of which every text is of one type is
+read as a whole, of others each cell is judged by itself (rules 2.3).
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.declared import OVERFLOW, VOID
-from driftline.convert.json_values import spelled
-from driftline.convert.kernels import dates_of
-from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -33,10 +32,10 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Field,
     Primitive,
+    SourceLocation,
     Struct,
 )
 from driftline.core.settings.csv import Dialect, Signs
-from driftline.core.settings.fields import TextReading
 from driftline.core.settings.row_key import KEY
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
@@ -45,11 +44,20 @@ from driftline.files.text import LineRange
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
-from driftline.readers.csv.cells import columns, row_lines
-from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
+from driftline.readers.csv.cells import NoRow, columns, row_lines
+from driftline.readers.csv.cut import BACKSLASH, OpenEndError, Piece, TooLongError, count_lines, is_escaped
 from driftline.readers.csv.open import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
+from driftline.readers.csv.split import SplitColumn, by_kinds, dated, with_split_columns
+from driftline.readers.csv.tally import (
+    ColumnTally,
+    Place,
+    by_cells,
+    cell_types,
+    spelling_hints,
+    tallied,
+    word_hints,
+)
 from driftline.readers.csv.types import (
-    ALL,
     KINDS,
     NARROW,
     Patterns,
@@ -60,13 +68,10 @@ from driftline.readers.csv.types import (
     not_met,
     null_notes,
     patterns_of,
-    type_of,
-    types_of,
-    values_of,
     with_offsets,
 )
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import AdmissionTerms, assign_parts
+from driftline.readers.task import assign_parts
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.write import is_small
@@ -75,159 +80,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
-    """Read the dates of text columns that have a pattern; other texts become a second field."""
-    return _with_split_columns(
-        reader,
-        {
-            f.name: SplitColumn(
-                (replace(f, type=patterns[f.name].type), Field(f.name, STRING, doc=OVERFLOW)),
-                partial(_by_pattern, patterns[f.name]),
-            )
-            for f in reader.struct.fields
-            if f.type == STRING and f.name in patterns
-        },
-    )
-
-
-def by_kinds(reader: ColumnReader, types: Mapping[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
-    """Read the cells of some text columns by their own types.
-
-    Args:
-        reader: the reader.
-        types: the types of each column, by name.
-        signs: the signs in numbers.
-    """
-    return _with_split_columns(
-        reader,
-        {
-            f.name: SplitColumn(
-                tuple(replace(f, type=type_) for type_ in types[f.name]),
-                partial(_by_type, types[f.name], signs),
-            )
-            for f in reader.struct.fields
-            if f.name in types
-        },
-    )
-
-
-def _by_pattern(pattern: DatePattern, texts: pa.Array) -> Sequence[pa.Array]:
-    dates = dates_of(texts, pattern)
-    return dates, pc.if_else(dates.is_valid(), pa.scalar(None, pa.string()), texts)
-
-
-def _by_type(types: Sequence[Primitive], signs: Signs, texts: pa.Array) -> Sequence[pa.Array]:
-    values = values_of(texts, signs)
-    return [values[type_] for type_ in types]
-
-
-def _with_split_columns(reader: ColumnReader, columns: Mapping[str, SplitColumn]) -> ColumnReader:
-    return SplitTexts(reader, columns) if columns else reader
-
-
-class SplitColumn(NamedTuple):
-    """The ``fields`` of a text column, and ``read``, which converts the texts to their values.
-
-    A value is null if its text belongs to another field.
-    """
-
-    fields: Sequence[Field]
-    read: Callable[[pa.Array], Sequence[pa.Array]]
-
-
-def split_struct(struct: Struct, columns: Mapping[str, SplitColumn]) -> Struct:
-    """Return the struct with the fields of split columns."""
-    fields: list[Field] = []
-    for f in struct.fields:
-        split = columns.get(f.name)
-        fields += [f] if split is None else split.fields
-    return Struct(tuple(fields))
-
-
-def split_texts(rows: Rows, struct: Struct, columns: Mapping[str, SplitColumn]) -> Rows:
-    """Split the texts of some columns of rows, which have the fields of ``struct``."""
-    arrays: list[pa.Array] = []
-    for f, array in zip(struct.fields, rows.batch.columns, strict=True):
-        split = columns.get(f.name)
-        arrays += [array] if split is None else split.read(array)
-    names = [f.name for f in split_struct(struct, columns).fields]
-    return replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
-
-
-def with_resolved_texts(reader: ColumnReader, terms: AdmissionTerms) -> ColumnReader:
-    """Read the texts of fields that a person has folded into one type as what they spell."""
-    return _with_split_columns(reader, resolved_columns(reader.struct, terms))
-
-
-def read_resolved(rows: Rows, struct: Struct, terms: AdmissionTerms) -> tuple[Rows, Struct]:
-    """Read the texts of such fields in rows with the fields of ``struct``; returns the fields, too."""
-    columns = resolved_columns(struct, terms)
-    return (split_texts(rows, struct, columns), split_struct(struct, columns)) if columns else (rows, struct)
-
-
-def resolved_columns(struct: Struct, terms: AdmissionTerms) -> Mapping[str, SplitColumn]:
-    """Split the text columns of fields that a person has folded into one type, where texts spell its values.
-
-    Where the table has a column of the field's texts, it keeps them all as they are written.
-    """
-    names = Counter(f.name for f in struct.fields)
-    columns = {}
-    for f in struct.fields:
-        reading = terms.settings.fields.of(f.name).texts
-        if reading is None or reading.type == STRING or f.type != STRING or names[f.name] > 1:
-            continue
-        typed = replace(f, type=reading.type)
-        keeps_all = STRING in terms.expected.fields.get(f.name, UNKNOWN).types
-        # Of two fields that have a value, the first one counts in a column that takes both.
-        fields = (f, typed) if keeps_all else (typed, Field(f.name, STRING, doc=OVERFLOW))
-        columns[f.name] = SplitColumn(fields, partial(_by_reading, reading, terms.settings.dates, keeps_all))
-    return columns
-
-
-def _by_reading(reading: TextReading, dates: str, keeps_all: bool, texts: pa.Array) -> Sequence[pa.Array]:
-    values = spelled(texts, reading, dates)
-    if keeps_all:
-        return texts, values
-    return values, pc.if_else(values.is_valid(), pa.scalar(None, pa.string()), texts)
-
-
-@dataclass(frozen=True)
-class SplitTexts:
-    """Reads the rows of another reader, with some ``columns`` split into fields of the same name."""
-
-    texts: ColumnReader
-    columns: Mapping[str, SplitColumn]
-
-    @property
-    def label(self) -> str:
-        """The name of the files in reports."""
-        return self.texts.label
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The bytes of each part."""
-        return self.texts.sizes
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """The file of each part."""
-        return self.texts.paths
-
-    @cached_property
-    def struct(self) -> Struct:
-        """The types of the columns, and of the fields of split ones."""
-        return split_struct(self.texts.struct, self.columns)
-
-    def rows(self, part: int) -> Iterator[Rows]:
-        """Yield the rows of a part."""
-        for rows in self.texts.rows(part):
-            yield split_texts(rows, self.texts.struct, self.columns)
-
-
-# Of a column's texts, for some types, with the signs in numbers.
-Test: TypeAlias = "Callable[[pa.Array, Types, Signs], Types]"
-Work: TypeAlias = tuple[Stretch, Sequence[Types]]
-Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types]], ...]
+# Of a column: the types that its texts may have, or a tally of all texts.
+State = TypeVar("State", Types, ColumnTally)
+# Adds texts, with the signs in their numbers and their places.
+Test: TypeAlias = "Callable[[pa.Array, State, Signs, Place], State]"
+Work: TypeAlias = "tuple[Stretch, Sequence[State]]"
+Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types], Sequence[Types]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +93,7 @@ class CsvFile:
     """A file with its header, in stretches.
 
     Attributes:
-        types: the possible types of each column, once it was looked at.
+        tallies: those of its columns, once it was looked at.
         escaped: a backslash may escape its quotes.
         nulls: the cells of each text that is null.
     """
@@ -243,17 +101,17 @@ class CsvFile:
     path: str
     header: Header
     stretches: Sequence[Stretch]
-    types: Sequence[Types] = ()
+    tallies: Sequence[ColumnTally] = ()
     escaped: bool = False
     nulls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSample:
+class CsvSample(Generic[State]):
     """The observation of a stretch.
 
     Attributes:
-        types: the possible types of each column.
+        columns: the possible types, or the tally, of each column.
         lines: their number.
         open_end: the stretch is cut off within a cell, or begins there.
         wrong: the text that cannot be read, with its line, counted in the stretch.
@@ -261,7 +119,7 @@ class CsvSample:
         nulls: the cells of each text that is null.
     """
 
-    types: Sequence[Types]
+    columns: Sequence[State]
     lines: int
     open_end: bool = False
     wrong: Wrong | None = None
@@ -270,13 +128,13 @@ class CsvSample:
 
 
 @gc_paused()
-def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
+def sample_stretch(stretch: Stretch, states: Sequence[State], test: Test[State]) -> CsvSample[State]:
     """Observe the rows of a stretch.
 
     Args:
         stretch: the stretch.
-        types: the candidate types of each column.
-        test: finds the types that fit.
+        states: the candidate types of each column, or a tally of no text.
+        test: adds the texts of a column.
     """
     lines, escaped, form = 0, False, stretch.form
     nulls: Counter[str] = Counter()
@@ -287,18 +145,45 @@ def sample_stretch(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvS
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
-            if any(types) or form.nulls:
-                texts, _ = columns(piece, [pa.string()] * len(types))
+            if any(states) or form.nulls:
+                texts, others = columns(piece, [pa.string()] * len(states))
                 texts = [_without(column, form.nulls, nulls) for column in texts] if form.nulls else texts
-                types = [test(column, among, form.signs) for column, among in zip(texts, types, strict=True)]
+                place = _Places(stretch.path, piece, len(states), others)
+                states = [
+                    test(column, state, form.signs, place)
+                    for column, state in zip(texts, states, strict=True)
+                ]
     except OpenEndError:
-        return CsvSample(types, lines, open_end=True)
+        return CsvSample(states, lines, open_end=True)
     except UnicodeDecodeError as error:
         before = count_lines(error.object[: error.start])
-        return CsvSample(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
+        return CsvSample(states, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
-        return CsvSample(types, lines, wrong=Wrong.length(error.line))
-    return CsvSample(types, lines, escaped=escaped, nulls=nulls)
+        return CsvSample(states, lines, wrong=Wrong.length(error.line))
+    return CsvSample(states, lines, escaped=escaped, nulls=nulls)
+
+
+@dataclass(slots=True)
+class _Places:
+    """The places of a piece's rows, whose lines are counted once somebody asks for one."""
+
+    path: str
+    piece: Piece
+    width: int
+    others: Sequence[NoRow]
+    lines: NDArray[np.int64] | None = None
+    is_begin: bool = False  # the lines are of the beginning alone
+
+    def __call__(self, row: int) -> SourceLocation:
+        if self.lines is None:
+            # What differs within a column mostly differs at once, and to count all lines takes long.
+            self.is_begin = self.piece.plain and len(self.piece.text) > _BEGIN
+            begin = replace(self.piece, text=self.piece.text[:_BEGIN]) if self.is_begin else self.piece
+            self.lines = row_lines(begin, self.width, self.others)
+        # The last row of the beginning may be cut off.
+        if self.is_begin and row >= len(self.lines) - 1:
+            self.is_begin, self.lines = False, row_lines(self.piece, self.width, self.others)
+        return SourceLocation(self.path, int(self.lines[row]))
 
 
 def _without(texts: pa.Array, nulls: Sequence[str], counts: Counter[str]) -> pa.Array:
@@ -317,14 +202,15 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
     The files' stretches then begin and end with whole records, numbered by lines. Raises DataError for a
     byte that is not UTF-8, and for a record that is too long.
     """
-    types: Types = frozenset() if strings else ALL
     finished: dict[int, CsvFile] = {}
     todo = dict(enumerate(files))
     while todo:
         work = [
-            (part, [types] * len(file.header.columns)) for file in todo.values() for part in file.stretches
+            (part, [ColumnTally()] * len(file.header.columns))
+            for file in todo.values()
+            for part in file.stretches
         ]
-        looks = iter(looks_at(spark, work, types_of))
+        looks = iter(looks_at(spark, work, _not_tallied if strings else tallied))
         again = {}
         for number, file in todo.items():
             typed = _with_looks(file, [next(looks) for _ in file.stretches])
@@ -338,13 +224,25 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
     return [finished[number] for number in range(len(files))]
 
 
-def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvSample]:
+def _not_tallied(texts: pa.Array, state: ColumnTally, signs: Signs, place: Place) -> ColumnTally:
+    return state
+
+
+def _declared(texts: pa.Array, among: Types, signs: Signs, place: Place) -> Types:
+    return declared_of(texts, among, signs)
+
+
+def _not_met(texts: pa.Array, among: Types, signs: Signs, place: Place) -> Types:
+    return not_met(texts, among, signs)
+
+
+def looks_at(spark: SparkSession, work: Sequence[Work[State]], test: Test[State]) -> list[CsvSample[State]]:
     """Look at stretches, in order: in this process if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
     if is_small(context, sum(sizes)):
-        return [sample_stretch(stretch, types, test) for stretch, types in work]
+        return [sample_stretch(stretch, states, test) for stretch, states in work]
     shares = [
-        [(number, *work[number]) for number in share]
+        [(number, work[number][0], work[number][1]) for number in share]
         for share in assign_parts(sizes, context.defaultParallelism)
     ]
     looks = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
@@ -353,35 +251,35 @@ def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvS
 
 
 def _look_share(
-    test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]
-) -> list[tuple[int, CsvSample]]:
-    return [(number, sample_stretch(stretch, types, test)) for number, stretch, types in share]
+    test: Test[State], share: Iterable[tuple[int, Stretch, Sequence[State]]]
+) -> list[tuple[int, CsvSample[State]]]:
+    return [(number, sample_stretch(stretch, states, test)) for number, stretch, states in share]
 
 
-def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
+def _with_looks(file: CsvFile, looks: Sequence[CsvSample[ColumnTally]]) -> CsvFile | None:
     """Return the file as it was seen; None if it cannot be read in these stretches."""
     if any(look.open_end for look in looks):
         return None
     line, stretches = file.stretches[0].line, []
+    tallies = [ColumnTally()] * len(file.header.columns)
     for stretch, stretch_look in zip(file.stretches, looks, strict=True):
         if stretch_look.wrong is not None:
             raise stretch_look.wrong.below(line - 1).of(file.path)
         # Lines are counted from 1 in each stretch; here they get their numbers in the file.
         stretches.append(stretch.at_line(line))
+        behind = (tally.below(line - 1) for tally in stretch_look.columns)
+        tallies = [before.merge(tally) for before, tally in zip(tallies, behind, strict=True)]
         line += stretch_look.lines
-    types = [
-        frozenset.intersection(*column_types)
-        for column_types in zip(*(stretch_look.types for stretch_look in looks), strict=True)
-    ]
     nulls = sum((Counter(look.nulls) for look in looks), Counter[str]())
     escaped = any(look.escaped for look in looks)
-    return replace(file, stretches=stretches, types=types, escaped=escaped, nulls=nulls)
+    return replace(file, stretches=stretches, tallies=tallies, escaped=escaped, nulls=nulls)
 
 
 _DATES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _ASKED_FOR = (*NARROW, TIMESTAMP.name)
 _RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
 _MADE = 4  # columns whose names are told of
+_BEGIN = 64 * 2**10  # bytes of a piece whose lines are counted first
 _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 
@@ -395,6 +293,7 @@ class CsvReader:
         escaped: a file in which a backslash may escape quotes.
         numbered: the rows have line numbers.
         nulls: the cells of each text that is null.
+        tallies: those of the columns.
     """
 
     struct: Struct
@@ -403,6 +302,7 @@ class CsvReader:
     escaped: str = ""
     numbered: bool = False
     nulls: Mapping[str, int] = field(default_factory=dict)
+    tallies: Sequence[ColumnTally] = ()
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -464,8 +364,9 @@ def csv_readers(
 
 def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     """Build a reader of files with one header."""
-    by_column = zip(*(file.types for file in files), strict=True)
-    types = [STRING if strings else type_of(parts) for parts in by_column]
+    by_column = zip(*(file.tallies for file in files), strict=True)
+    tallies = [reduce(ColumnTally.merge, parts) for parts in by_column]
+    types = [STRING if strings else tally.type for tally in tallies]
     names = files[0].header.columns
     fields = (
         Field(name, type_, doc=reason or None) for (name, reason), type_ in zip(names, types, strict=True)
@@ -474,7 +375,7 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     stretches = [stretch for file in files for stretch in file.stretches]
     escaped = next((file.path for file in files if file.escaped), "")
     nulls = sum((Counter(file.nulls) for file in files), Counter[str]())
-    return CsvReader(struct, files[0].path, stretches, escaped, nulls=nulls)
+    return CsvReader(struct, files[0].path, stretches, escaped, nulls=nulls, tallies=tallies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +384,8 @@ class FoundCsv(FoundReaders):
 
     Attributes:
         written: readers by the files alone, read by the ``dialect``.
-        wanted: the types of their columns, and those that the table or its settings have for them.
+        wanted: the types of their columns, those that the table or its settings ask for, and all that the
+            table has for them.
         patterns: date patterns, by column.
         keys: columns whose cells count by their own types.
     """
@@ -529,7 +431,11 @@ class CsvFiles:
         if self.strings:
             return replace(before, notes=notes)
         found = fitted(self.spark, before, expected, settings)
-        return replace(found, notes=[*notes, *_kept_as_text(before.written, expected, settings)])
+        hints = (
+            *_kept_as_text(before.written, expected, settings),
+            *chain.from_iterable(_on_cells(reader, expected, settings) for reader in before.written),
+        )
+        return replace(found, notes=list(dict.fromkeys((*notes, *hints))))
 
 
 def _notes(readers: Sequence[CsvReader], settings: TableSettings) -> Sequence[str]:
@@ -562,6 +468,22 @@ def _kept_as_text(
             yield f"{', '.join(texts)}: text, as the table has it, until driftline resolve --as {type_}"
 
 
+def _on_cells(reader: CsvReader, expected: ExpectedField, settings: TableSettings) -> Iterator[str]:
+    """Yield hints at columns whose cells differ in type."""
+    mixed = {}
+    for f, tally in zip(reader.struct.fields, reader.tallies, strict=True):
+        table_types = expected.fields.get(f.name, UNKNOWN).types
+        is_settled = table_types == {STRING} or settings.fields.of(f.name).pattern is not None
+        if f.type == STRING and tally.most is not None and not is_settled:
+            mixed[f.name] = (tally, table_types)
+    yield from word_hints({name: tally for name, (tally, _) in mixed.items()}, settings.csv)
+    commas = " ".join(hint for part in reader.stretches for hint in part.form.hints if "numeric" in hint)
+    new = {
+        name: tally for name, (tally, table_types) in mixed.items() if not table_types and name not in commas
+    }
+    yield from spelling_hints(new)
+
+
 def _made_names(reader: CsvReader) -> Iterator[str]:
     """Yield notes on column names that are not from the file."""
     made_names = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
@@ -590,9 +512,9 @@ def fitted(
     keys = _keys(expected, settings)
     readers = [_with_texts(reader, expected, patterns, settings) for reader in current.written]
     types = [[_wanted(f, expected, patterns, dates) for f in reader.struct.fields] for reader in readers]
-    wanted_types = tuple(
-        (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
-    )
+    table_types = [[_known(f, expected, settings) for f in reader.struct.fields] for reader in readers]
+    structs = [reader.struct for reader in readers]
+    wanted_types = tuple(zip(structs, types, table_types, strict=True))
     # The table asks for nothing new, so the files need not be looked at again.
     if (wanted_types, patterns, keys) == (current.wanted, current.patterns, current.keys):
         return current
@@ -602,14 +524,53 @@ def fitted(
         if any(column_types)
         for part in reader.stretches
     ]
-    looks = iter(looks_at(spark, work, declared_of))
+    looks = iter(looks_at(spark, work, _declared))
     fitting = [
-        _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(column_types) else reader
+        _with_types(reader, [next(looks).columns for _ in reader.stretches]) if any(column_types) else reader
         for reader, column_types in zip(readers, types, strict=True)
     ]
+    cells = [_by_cells(reader, types, settings) for reader, types in zip(fitting, table_types, strict=True)]
+    fitting = [_as_texts(reader, columns) for reader, columns in zip(fitting, cells, strict=True)]
     by_pattern = [dated(reader, patterns) for reader in fitting]
     split = [_split(spark, *both, keys - patterns.keys()) for both in zip(fitting, by_pattern, strict=True)]
+    split = [with_split_columns(*both) for both in zip(split, cells, strict=True)]
     return replace(current, readers=split, wanted=wanted_types, patterns=patterns, keys=keys)
+
+
+def _known(f: Field, expected: ExpectedField, settings: TableSettings) -> Types:
+    """Return the types of the table's columns for a field whose cells may be judged one by one.
+
+    Cells of a key, of a pattern and of a field that a person has folded into one type are judged elsewhere:
+    here they count as text alone. Before it has a column, an order has one kind.
+    """
+    of_field = settings.fields.of(f.name)
+    types = expected.fields.get(f.name, UNKNOWN).types
+    is_apart = of_field.pattern is not None or of_field.texts is not None
+    is_whole = of_field.role == KEY or is_apart or (of_field.role and not types)
+    return frozenset((STRING,)) if is_whole else types
+
+
+def _by_cells(
+    reader: CsvReader, table_types: Sequence[Types], settings: TableSettings
+) -> Mapping[str, SplitColumn]:
+    """Return the columns whose cells are judged one by one."""
+    signs, instants = reader.stretches[0].form.signs, settings.dates == "instant"
+    columns = {}
+    for f, tally, types in zip(reader.struct.fields, reader.tallies, table_types, strict=True):
+        among = cell_types(f.type, tally, types, settings.dates) if isinstance(f.type, Primitive) else ()
+        if among:
+            # Which of the types that the table has for the field are in this batch, its values tell.
+            fields = [Field(f.name, type_, doc=OVERFLOW) for type_ in among]
+            first = fields[0] if types else replace(f, type=among[0])
+            read = partial(by_cells, among, signs, instants=instants)
+            columns[f.name] = SplitColumn((first, *fields[1:]), read)
+    return columns
+
+
+def _as_texts(reader: CsvReader, names: Collection[str]) -> CsvReader:
+    """Read these columns as text."""
+    fields = (replace(f, type=STRING) if f.name in names else f for f in reader.struct.fields)
+    return replace(reader, struct=Struct(tuple(fields)))
 
 
 def _keys(expected: ExpectedField, settings: TableSettings) -> frozenset[str]:
@@ -626,8 +587,10 @@ def _split(
     among = [KINDS if f.name in keys and f.type == STRING else frozenset() for f in fields]
     if not any(among):
         return reader
-    looks = looks_at(spark, [(part, among) for part in texts.stretches], not_met)
-    missing = [frozenset.intersection(*types) for types in zip(*(look.types for look in looks), strict=True)]
+    looks = looks_at(spark, [(part, among) for part in texts.stretches], _not_met)
+    missing = [
+        frozenset.intersection(*types) for types in zip(*(look.columns for look in looks), strict=True)
+    ]
     met = zip(fields, among, missing, strict=True)
     types = {f.name: in_order(possible - without) for f, possible, without in met if possible}
     return by_kinds(reader, types, texts.stretches[0].form.signs)

@@ -62,10 +62,10 @@ _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
-_NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-_CLOCK = r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
-_MOMENT = _CLOCK + r"(?:Z|\+00:00)?$"  # of texts that are moments
-_INSTANT = f"{_CLOCK}{OFFSET}$"  # of those with any offset
+NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+CLOCK = r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_MOMENT = CLOCK + r"(?:Z|\+00:00)?$"  # of texts that are moments
+INSTANT = f"{CLOCK}{OFFSET}$"  # of those with any offset
 
 
 def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
@@ -142,7 +142,7 @@ def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Type
         return among
     texts = as_json(texts, signs)
     # The first text alone settles most columns of text.
-    numbers = all(_all(pc.match_substring_regex(sample, _NUMBER)) for sample in (texts[:1], texts))
+    numbers = all(_all(pc.match_substring_regex(sample, NUMBER)) for sample in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 
 
@@ -161,7 +161,7 @@ def declared_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Typ
 
 
 def _are_instants(texts: pa.Array) -> bool:
-    if not _all(pc.match_substring_regex(texts, _INSTANT)):
+    if not _all(pc.match_substring_regex(texts, INSTANT)):
         return False
     try:
         micros = texts.cast(arrow_type(TIMESTAMP)).cast(pa.int64())
