@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: quick ready test test-all test-spark lint check fuzz faults house
+.PHONY: quick ready test test-all test-cluster test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
@@ -42,6 +42,9 @@ ready: $(INSTALLED)
 
 test-all: $(INSTALLED) ready ## these, the nightly ones, and those on a real cluster, in a process of their own
 	@$(SUITE) $(ARGS)
+	@$(MAKE) --no-print-directory test-cluster
+
+test-cluster: $(INSTALLED)
 	@$(PY) -m pytest tests/cluster
 
 postgres-cdc mariadb-cdc: $(INSTALLED)
@@ -77,8 +80,9 @@ DIFFERENT := tests/core/test_connect.py \
 	$(addprefix tests/lake/test_verify_spark.py::test_,typed_files csv)
 sparks: $(SPARKS:%=.venv/spark-%/installed)
 test-sparks: sparks ## what differs between Sparks, on each other one (ARGS="tests/lake/test_csv.py" for others)
-	@for spark in $(SPARKS); do \
-		$(MAKE) --no-print-directory test-spark SPARK=$$spark ARGS="$(or $(ARGS),$(DIFFERENT))" || exit; done
+	@$(MAKE) --no-print-directory --jobs=$(words $(SPARKS)) --output-sync=target $(SPARKS:%=test-spark-%)
+$(SPARKS:%=test-spark-%): test-spark-%:
+	@$(MAKE) --no-print-directory test-spark SPARK=$* ARGS="$(or $(ARGS),$(DIFFERENT))"
 
 # The same with the oldest version of each dependency that pyproject.toml allows in front.
 test-oldest: .venv/oldest/installed ## the core, and some tests of lakes, on the oldest dependencies (ARGS="tests/lake/test_csv.py" for some)
@@ -106,10 +110,12 @@ lint: $(INSTALLED) ## style and types
 house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
-# Lint takes one core: beside it the other makes what tests need.
-check: $(INSTALLED) ## lint, then all tests: CI runs this, then test-sparks
+# Lint takes one core: beside it the other makes what tests need. At the end tests of one process each run beside each other.
+check: $(INSTALLED) ## lint, then all tests, and those on other Sparks: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
-	@$(MAKE) --no-print-directory test-all
+	@$(SUITE) $(ARGS)
+	@$(MAKE) --no-print-directory sparks
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster $(SPARKS:%=test-spark-%)
 
 docs: $(INSTALLED) ## the site of the docs, into build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build

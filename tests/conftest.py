@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--in-bucket", action="store_true", help="DuckLakes of tests/lake have their files in S3"
     )
     parser.addoption(
+        "--both-formats",
+        action="store_true",
+        help="tests/lake runs over DuckLake what is the same in each format",
+    )
+    parser.addoption(
         "--in-catalog", choices=sorted(CATALOGS), help="Iceberg alone in tests/lake: attached to this catalog"
     )
 

@@ -39,9 +39,10 @@ collect_ignore = ["earlier/make.py"]
 SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "2g", **FEW_ROWS}
 
 
+SHARED = pytest.StashKey[SparkSession]()
 ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}
 # Files of tests in which a format has no say: what they are about is done before a format is asked. Over DuckLake
-# a tenth of them runs by day, all at night.
+# a tenth of them runs, all with `--both-formats`.
 FORMAT_HAS_NO_SAY = {
     "test_bad_input.py",
     "test_capture.py",
@@ -56,12 +57,7 @@ FORMAT_HAS_NO_SAY = {
     "test_excel.py",
     "test_first_users.py",
     "test_in_memory.py",
-    "test_keyed.py",
-    "test_keyed_change.py",
-    "test_keyed_corners.py",
-    "test_keyed_roads.py",
     "test_maps.py",
-    "test_metadata.py",
     "test_names.py",
     "test_one_go.py",
     "test_packed.py",
@@ -70,29 +66,45 @@ FORMAT_HAS_NO_SAY = {
     "test_policies.py",
     "test_promote.py",
     "test_recorded.py",
+    "test_rules.py",
+    "test_sources.py",
+    "test_typed.py",
+}
+
+
+# Files of tests whose writes and reads pass a format's own lines, which other tests cover, too: over DuckLake a tenth of
+# them runs by day, all at night.
+FORMAT_HAS_LITTLE_SAY = {
+    "test_keyed.py",
+    "test_keyed_change.py",
+    "test_keyed_corners.py",
+    "test_keyed_roads.py",
+    "test_metadata.py",
     "test_replay.py",
     "test_resolve.py",
     "test_rest.py",
-    "test_rules.py",
     "test_snapshots.py",
-    "test_sources.py",
     "test_truncates.py",
-    "test_typed.py",
     "test_verify_roads.py",
     "test_view.py",
 }
 
 
-def is_for_the_night(item: pytest.Item) -> bool:
-    """True for nine of ten tests over the second format, of those that pass no line of a format's own."""
+def repeats_first_format(item: pytest.Item, files: set[str]) -> bool:
+    """True for nine of ten tests over the second format in these files."""
     callspec = getattr(item, "callspec", None)
     second = callspec is not None and callspec.params.get("lake") == "ducklake"
-    return second and item.path.name in FORMAT_HAS_NO_SAY and crc32(item.nodeid.encode()) % 10 > 0
+    return second and item.path.name in files and crc32(item.nodeid.encode()) % 10 > 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests over each format leave out those that their marker does, and `--in-catalog` those of DuckLakes."""
+    """Tests over each format leave out those that their marker does, and `--in-catalog` those of DuckLakes.
+
+    Tests that are named one by one run over both formats.
+    """
     catalog = config.getoption("--in-catalog")
+    named = any("::" in argument for argument in config.args)
+    both = named or config.getoption("--both-formats") or config.getoption("--in-bucket")
 
     def left_out(item: pytest.Item) -> bool:
         """True if the item is of a format that its marker leaves out; each marker says why."""
@@ -100,12 +112,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         over = callspec.params.get("lake") if callspec is not None else None
         markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]
         assert all(mark.args for mark, _ in markers), f"{item.nodeid}: the marker needs its reason"
+        if not both and repeats_first_format(item, FORMAT_HAS_NO_SAY):
+            return True
         if catalog and "ducklake" in {over, *getattr(item, "fixturenames", ())}:
             return True
         return over is not None and any(over != alone for _, alone in markers)
 
-    for item in filter(is_for_the_night, items):
-        item.add_marker("nightly")
+    for item in items:
+        if repeats_first_format(item, FORMAT_HAS_LITTLE_SAY):
+            item.add_marker("nightly")
     names = ("embedded_only", "hive_refuses") if catalog == "hive" else ("embedded_only",) if catalog else ()
     for item in items:
         for mark in (mark for name in names for mark in item.iter_markers(name)):
@@ -144,8 +159,22 @@ def spark(request: pytest.FixtureRequest, folder: Path, lake_bucket: str | None)
     properties = {**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})}
     # The tests of power cuts, and those of tests/system, sync what they write: each batch here would wait for the disk.
     session = open_session(folder, properties=with_durability(properties, durable=False))
+    request.config.stash[SHARED] = session
     yield session
     stop_session(session)
+
+
+@pytest.fixture(autouse=True)
+def spark_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that stops the Spark session of all, which a lake that it opens and closes does."""
+
+    def stopped() -> bool:
+        session = request.config.stash.get(SHARED, None)
+        return session is not None and session.sparkContext._jsc is None  # type: ignore[attr-defined]
+
+    before = stopped()
+    yield
+    assert before or not stopped(), "this test stopped the Spark session that all tests of this process share"
 
 
 @contextmanager
