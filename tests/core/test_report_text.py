@@ -227,7 +227,7 @@ def test_all_else_that_a_person_should_know():
         "  dropped     1 value with an empty key in the record",
         "  converted   a: long into double  5 (f.json:1)",
         "  no column yet b.c  only null, [] or {} so far",
-        '  setting kept thousands = "."  for every later batch of s.t',
+        '  setting kept thousands = "."  for every later batch of s.t; keep=False: for one alone',
         "  setting kept no dates  for every later batch of s.t",
         "  hint        a hint",
     ]

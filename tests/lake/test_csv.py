@@ -534,6 +534,27 @@ def test_file_with_commas_between_cells_contradicts_a_decimal_comma_of_the_table
         table.ingest(second)
     assert "--decimal . --thousands ''" in str(error.value)
     table.ingest(third)
-    table.ingest(second, settings={"decimal": ".", "thousands": ""})
+    assert "--no-keep" in str(error.value)
+    table.ingest(second, settings={"decimal": ".", "thousands": ""}, keep=False)
+    fourth = csv(tmp_path, "id;total\n4;7,25\n", "4.csv")
+    table.ingest(fourth)
     rows = {row["id"]: row["total"] for row in table.read().collect()}
-    assert rows == {1: 1234.5, 2: 1.234, 3: 2.5}
+    assert rows == {1: 1234.5, 2: 1.234, 3: 2.5, 4: 7.25}
+    proven(table, first, second, third, fourth)
+
+
+def test_settings_not_kept_count_for_one_batch_and_for_verify(table: Table, tmp_path: Path) -> None:
+    """Of a table's first batch, too, and of a date's pattern."""
+    german = csv(tmp_path, "id;unit;day\n2;1.234,50;03.01.2024\n", "2.csv")
+    plain = csv(tmp_path, "id,unit,day\n3,1.234,2024-01-05\n", "3.csv")
+    hints = {"day": "date('dd.MM.yyyy')"}
+    first = table.ingest(german, thousands=".", hints=hints, on_conflict="fail", keep=False)
+    assert "thousands" not in first.settings
+    table.ingest(plain)
+    units = {r.id: (r.unit, str(r.day)) for r in table.read().collect()}
+    assert units == {2: (1234.5, "2024-01-03"), 3: (1.234, "2024-01-05")}
+    properties = table.format.load().properties
+    assert properties["driftline.on-conflict"] == "fail"
+    assert not properties.get("driftline.thousands")
+    assert not properties.get("driftline.hints.day")
+    proven(table, german, plain)

@@ -16,6 +16,7 @@ from driftline.cli.options import (
     Into,
     Json,
     MetricsFile,
+    NoKeep,
     OnChange,
     Output,
     PerFile,
@@ -60,6 +61,7 @@ def ingest(
     again: Annotated[
         bool, typer.Option("--again", help="Ingest files again that the table already has.")
     ] = False,
+    no_keep: NoKeep = False,
     hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -70,7 +72,8 @@ def ingest(
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
-        per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, on_change=on_change, counted=counted,
+        per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, keep=not no_keep, on_change=on_change,
+        counted=counted,
     )  # fmt: skip
     _show(results, Output.json if json else Output.text, context.obj.words(into), hints=hints)
 
@@ -85,6 +88,7 @@ def plan(
     format: FormatOption = None,  # noqa: A002
     options: TableOptions,
     strings: Strings = False,
+    no_keep: NoKeep = False,
     fail_on: Annotated[
         list[ChangeKind] | None,
         typer.Option(
@@ -110,7 +114,7 @@ def plan(
     results = list(
         _results(
             context.obj, sources, into, format, settings,
-            per_file=batch_per_file, strings=strings, dry_run=True, on_change=None,
+            per_file=batch_per_file, strings=strings, dry_run=True, keep=not no_keep, on_change=None,
         )
     )  # fmt: skip
     words = context.obj.words(into)
@@ -134,6 +138,7 @@ def _results(
     per_file: bool,
     strings: bool,
     dry_run: bool,
+    keep: bool,
     on_change: str | None,
     again: bool = False,
     counted: Metrics | None = None,
@@ -161,6 +166,7 @@ def _results(
                 settings=settings,
                 dry_run=dry_run,
                 again=again,
+                keep=keep,
                 on_change=on_change,
                 progress=scope.interrupt.watching(progress.of(title)),
             )

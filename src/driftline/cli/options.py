@@ -142,6 +142,10 @@ MetricsFile = Annotated[
     ),
 ]
 Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
+NoKeep = Annotated[
+    bool,
+    typer.Option("--no-keep", help="Settings for reading files, and hints, count for this batch alone."),
+]
 AllHints = Annotated[
     bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")
 ]

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import LOST, Lost
 from driftline.core.history.batch_properties import Token
-from driftline.core.settings.properties import as_properties, creation
+from driftline.core.settings.properties import as_properties, creation, of_one_batch
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Progress, Retry, is_conflict
@@ -47,6 +47,7 @@ class Options:
         listener: notified of the batch unless it is only planned.
         reingest: ingest files once more that the table has.
         recent: the batches before, which this one may be like.
+        keep: later batches get the settings, too; else those that can count for one batch do so for this one.
     """
 
     settings: Mapping[str, str] | None = None
@@ -56,6 +57,7 @@ class Options:
     listener: Listener | None = None
     reingest: bool = False
     recent: RecentBatches = field(default_factory=RecentBatches)
+    keep: bool = True
 
 
 def ingest(
@@ -65,6 +67,8 @@ def ingest(
     options = options or Options()
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
+    alone = {} if options.keep else of_one_batch(properties)
+    kept = {key: text for key, text in properties.items() if key not in alone}
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(source.files)
     retry = Retry(table.name, progress, options.endless)
@@ -74,7 +78,18 @@ def ingest(
         else FileFingerprints.of(source, files, reingest=options.reingest, dry_run=dry_run)
     )
     request = BatchRequest(
-        table, source, batch, properties, token, progress, retry, files, created, fingerprints, options.recent
+        table,
+        source,
+        batch,
+        kept,
+        token,
+        progress,
+        retry,
+        files,
+        created,
+        fingerprints,
+        options.recent,
+        alone,
     )
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:

@@ -240,11 +240,12 @@ class BatchRequest:
     """The part of a batch that is the same at each attempt.
 
     Attributes:
-        properties: the batch's settings.
+        properties: the batch's settings that the table keeps.
         creation: the layout of a new table.
         files: their stamps before the batch.
         fingerprints: the files that the table has to remember.
         recent: previous batches.
+        alone: settings of this batch alone, before those that the table has or keeps.
         time: the time at which the batch began.
     """
 
@@ -259,16 +260,20 @@ class BatchRequest:
     creation: Creation
     fingerprints: FileFingerprints = field(default_factory=FileFingerprints)
     recent: RecentBatches = field(default_factory=RecentBatches)
+    alone: Mapping[str, str] = field(default_factory=dict)
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def table_properties(self, state: State) -> dict[str, str]:
         """Return the table properties that the batch sets."""
-        before, properties = state.properties, {**state.properties, **self.properties}
+        before, properties = state.properties, {**state.properties, **self._stated}
+        # To `verify`, a pattern of this batch alone is an earlier one as soon as the batch is in.
+        once = {key: before.get(key, "") for key in self.alone}
         return {
             **self._new(state),
             **self.properties,
             **earlier_patterns(before, self.properties),
-            **(with_reading(before, properties) if state.exists else {}),
+            **earlier_patterns({**before, **self.alone}, once),
+            **(with_reading(before, properties) if state.exists or self.alone else {}),
             "driftline.batch": self.id,
             **(self.token.table_properties(state.properties) if self.token is not None else {}),
         }
@@ -281,7 +286,7 @@ class BatchRequest:
             batch_properties: the properties that the batch sets.
         """
         files = [*self.fingerprints.files, *(self.token.files if self.token is not None else ())]
-        properties, by_reading = {**state.properties, **batch_properties}, list[int]()
+        properties, by_reading = {**state.properties, **batch_properties, **self.alone}, list[int]()
         if readings(properties):
             hash_ = reading_hash(reading(properties))
             by_reading = [number ^ hash_ for number in files]
@@ -319,11 +324,15 @@ class BatchRequest:
 
     def settings(self, state: State) -> TableSettings:
         """Return the batch's settings; a table that it creates gets the defaults of new tables."""
-        properties = {**self._new(state), **state.properties, **self.properties}
+        properties = {**self._new(state), **state.properties, **self._stated}
         settings = replace(from_properties(properties), as_text=self.table.as_text)
-        if settings.csv.signs == JSON_SIGNS or self.properties.keys() & _SIGNS:
+        if settings.csv.signs == JSON_SIGNS or self._stated.keys() & _SIGNS:
             return settings
         return replace(settings, csv=replace(settings.csv, kept=True))
+
+    @property
+    def _stated(self) -> Mapping[str, str]:
+        return {**self.properties, **self.alone}
 
     def _new(self, state: State) -> Mapping[str, str]:
         return {} if state.exists else {**NEW_TABLE, **state.properties}

@@ -113,6 +113,7 @@ class Table(Shown):
         settings: Mapping[str, str] | None = None,
         dry_run: bool = False,
         again: bool = False,
+        keep: bool = True,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SettingArguments],
@@ -131,6 +132,7 @@ class Table(Shown):
             settings: Settings of the table, kept with it.
             dry_run: Plan only; write nothing.
             again: Ingest files that the table has taken before once more, instead of refusing them.
+            keep: False: settings that say how to read files, and hints, count for this batch alone.
             on_change: A command to call, or a URL to post to, if the batch changed the schema or left records
                 in quarantine.
             progress: Called with the name of each step; without it, a notebook shows the steps.
@@ -154,7 +156,12 @@ class Table(Shown):
         ) as source:
             shown = progress or notebook_progress(self.name)
             run = attempts.Options(
-                chosen, reingest=again, progress=shown, listener=listeners(data), recent=self.lake.recent
+                chosen,
+                reingest=again,
+                progress=shown,
+                listener=listeners(data),
+                recent=self.lake.recent,
+                keep=keep,
             )
             result = attempts.ingest(self.format, source, run, dry_run=dry_run)
         if on_change and not dry_run:

@@ -30,6 +30,7 @@ _WITH_VALUE = {*SettingArguments.__annotations__, "format", "value_format"}
 _OF_FLAG = {setting.flag.name: name for name, setting in SETTINGS.items() if setting.flag is not None}
 _IN_PYTHON = {
     "again": "again=True",
+    "no_keep": "keep=False",
     "json": "to_dict()",
     "replay": "replay()",
     "discard": "discard_quarantine()",

@@ -14,6 +14,8 @@ from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import SourceLocation, dotted, leaves
+from driftline.core.settings.declarations import property_of
+from driftline.core.settings.properties import of_one_batch
 from driftline.ingest.result import Result
 from driftline.report.lines import LISTED, Hanging, Words, clean, from_folder, in_python, sample, short
 
@@ -81,7 +83,7 @@ def batch(
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     yield from _control_messages(result.marks)
-    yield from _kept(result)
+    yield from _kept(result, words)
     yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints, words)
 
 
@@ -96,11 +98,12 @@ def _control_messages(marks: Mapping[str, int]) -> Iterator[RenderableType]:
             yield _item("no change", f"{counted(count, kind)}, left out")
 
 
-def _kept(result: Result) -> Iterator[RenderableType]:
+def _kept(result: Result, words: Words) -> Iterator[RenderableType]:
     """The settings that later batches get because of this one."""
     for name, value in result.settings.items():
         kept = f"{clean(name)} = {json.dumps(value, ensure_ascii=False)}" if value else f"no {clean(name)}"
-        yield _item("setting kept", sample(kept, _PATH), f"for every later batch of {result.table}")
+        alone = words("; --no-keep: for one alone") if of_one_batch({property_of(name): value}) else ""
+        yield _item("setting kept", sample(kept, _PATH), f"for every later batch of {result.table}{alone}")
 
 
 def _owner(name: str) -> str:

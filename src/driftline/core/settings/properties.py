@@ -89,6 +89,16 @@ def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
     return Creation(**layout), {key: value for key, value in properties.items() if key not in once}
 
 
+def of_one_batch(properties: Mapping[str, str]) -> dict[str, str]:
+    """Select the properties that can count for one batch alone: they say how to read files, or types.
+
+    >>> of_one_batch({"driftline.thousands": ".", "driftline.hints.n": "long", "driftline.key": "id"})
+    {'driftline.thousands': '.', 'driftline.hints.n': 'long'}
+    """
+    names = tuple(map(property_of, _READING))
+    return {key: text for key, text in properties.items() if key in names or key.startswith(HINTS)}
+
+
 def flattened(settings: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield settings with dotted names; a list names the paths for which the setting is true."""
     for key, value in settings.items():

@@ -255,7 +255,8 @@ def check_signs(text: bytes, form: Form, path: str) -> None:
     kept = Dialect(thousands=thousands) if thousands else Dialect(decimal=decimal)
     raise DataError(
         f"{path}: {decimal!r} separates its cells, and is the decimal sign that the table has from an earlier batch",
-        f"pass --decimal {POINT} --thousands '' if 1.234 is a fraction here, or {kept.flags} to read it as before",
+        f"pass --decimal {POINT} --thousands '' --no-keep if 1.234 is a fraction here, or {kept.flags} to read it as "
+        "before",
     )
 
 
