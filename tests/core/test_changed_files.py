@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from driftline.capture import changed
 from driftline.capture import folder as folder_module
+from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import Finder
-from driftline.capture.folder import ChangedFiles, FileLog
+from driftline.capture.folder import FileLog
 from driftline.capture.portions import NotProven, lines_behind, measured
 from driftline.errors import DataError
 from driftline.files.text import lines_between
@@ -98,7 +100,7 @@ def test_file_that_grew_brings_what_the_choice_says(
 
     ids = [json.loads(line)["id"] for line in taken.table]
     assert sorted(ids) == sorted([1, 2, 3, 9, *more])
-    sentences = list(taken.log.changed.values())
+    sentences = list(taken.log.changes.refused.values())
     assert sentences == (
         [f"{taken.file} changed since it was ingested: 30 bytes then, 50 now"] if not more else []
     )
@@ -137,7 +139,7 @@ def test_append_refuses_another_beginning(taken: Capture, text: str, why: str) -
     taken.start("append")
     taken.run()
 
-    assert list(taken.log.changed.values()) == [f"{taken.file} changed since it was ingested: {why}"]
+    assert list(taken.log.changes.refused.values()) == [f"{taken.file} changed since it was ingested: {why}"]
     assert len(taken.table) == 3
 
 
@@ -162,11 +164,13 @@ def test_append_refuses_files_that_are_not_lines(
     capture.file.write_bytes(after)
     capture.log.add()
 
-    assert list(capture.log.changed.values()) == [f"{capture.file} changed since it was ingested: {why}"]
+    assert list(capture.log.changes.refused.values()) == [
+        f"{capture.file} changed since it was ingested: {why}"
+    ]
 
 
 def test_append_refuses_a_file_whose_hash_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "_HASHED", 0)
+    monkeypatch.setattr(changed, "_HASHED", 0)
     capture = Capture(tmp_path, "fail")
     capture.write(THREE)
     capture.run()
@@ -174,7 +178,7 @@ def test_append_refuses_a_file_whose_hash_is_unknown(tmp_path: Path, monkeypatch
     capture.start("append")
     capture.run()
 
-    assert "its hash was not kept when it was taken" in "".join(capture.log.changed.values())
+    assert "its hash was not kept when it was taken" in "".join(capture.log.changes.refused.values())
 
 
 @pytest.mark.parametrize("on_change", ["fail", "skip", "append", "again"])
@@ -187,7 +191,7 @@ def test_file_with_a_new_time_and_the_same_bytes_is_not_taken_again(
     capture.write(THREE)
     capture.run()
 
-    assert (len(capture.table), capture.log.changed) == (3, {})
+    assert (len(capture.table), capture.log.changes.refused) == (3, {})
     assert "a.jsonl has a new time, and the bytes that were taken" in caplog.text
 
 
@@ -203,14 +207,14 @@ def test_line_without_its_end_waits_for_it(tmp_path: Path, name: str, text: str,
     capture = Capture(tmp_path, "append", name)
     capture.write(text)
     capture.run()
-    assert capture.log.unended == {str(capture.file): str(capture.file)}
+    assert capture.log.changes.unended == {str(capture.file): str(capture.file)}
     assert "".join(capture.table) in text
 
     capture.write(rest, more=True)
     capture.start("append")
     capture.run()
     assert "".join(capture.table) == text + rest
-    assert capture.log.unended == {}
+    assert capture.log.changes.unended == {}
 
 
 def test_line_that_waited_is_a_change_for_other_choices(tmp_path: Path) -> None:
@@ -220,7 +224,7 @@ def test_line_that_waited_is_a_change_for_other_choices(tmp_path: Path) -> None:
     capture.start("fail")
     capture.run()
 
-    assert list(capture.log.changed.values()) == [
+    assert list(capture.log.changes.refused.values()) == [
         f"{capture.file} changed since it was ingested: its last line had no end and was not taken"
     ]
 
@@ -237,7 +241,9 @@ def test_whole_object_at_the_end_is_taken_and_a_line_behind_it_follows(tmp_path:
     capture.run()
     capture.write(", 4\n", more=True)
     capture.run()
-    assert "its last line had no end when it was taken, and goes on" in "".join(capture.log.changed.values())
+    assert "its last line had no end when it was taken, and goes on" in "".join(
+        capture.log.changes.refused.values()
+    )
 
 
 def test_file_that_grows_while_its_lines_are_read_is_no_error(tmp_path: Path) -> None:
@@ -391,7 +397,83 @@ def test_lines_that_came_before_a_link_moved_on_are_not_lost(tmp_path: Path) -> 
         file.write('{"id": 12}\n')
     capture.start("fail")
     capture.run()
-    assert list(capture.log.changed) == [str(tmp_path / "1.jsonl")]
+    assert list(capture.log.changes.refused) == [str(tmp_path / "1.jsonl")]
     (tmp_path / "1.jsonl").unlink()
     capture.run()
-    assert capture.log.changed == {}
+    assert capture.log.changes.refused == {}
+
+
+def test_log_that_is_renamed_as_the_next_one_begins_is_followed_to_its_end(tmp_path: Path) -> None:
+    """Each file of a rotation is known under its new name; lines come once, whichever file they are in."""
+    capture, text = Capture(tmp_path, "append", "app.jsonl"), ""
+    for day in range(4):
+        for number in reversed(range(day)):
+            old = capture.file.with_name(f"app.{number}.jsonl" if number else "app.jsonl")
+            old.rename(capture.file.with_name(f"app.{number + 1}.jsonl"))
+        for hour in range(3):
+            line = f'{{"day": {day}, "hour": {hour}}}\n'
+            capture.write(line, more=True)
+            text += line
+            if hour < 2:  # what comes behind is first seen under the next name
+                capture.run()
+            capture.start("append")
+    capture.run()
+
+    assert capture.log.changes.refused == {}
+    assert sorted(capture.table) == sorted(text.splitlines(keepends=True))
+
+
+def test_renamed_file_that_did_not_grow_is_told_and_not_taken_again(
+    taken: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken.start("append")
+    taken.run()
+    taken.file.rename(taken.file.with_name("b.jsonl"))
+    taken.run()
+    for _ in range(2):
+        taken.start("append")
+        taken.run()
+
+    assert len(taken.table) == 5
+    assert "b.jsonl is " in caplog.text
+    assert "under another name: it brings nothing more" in caplog.text
+    assert caplog.text.count("under another name") == 1
+
+
+def test_file_of_the_same_bytes_that_is_another_file_is_taken(taken: Capture) -> None:
+    """Alike files may hold different records: by its bytes alone none is passed over."""
+    taken.start("append")
+    taken.run()
+    taken.file.with_name("b.jsonl").write_bytes(taken.file.read_bytes())
+    os.link(taken.file, taken.file.with_name("c.jsonl"))
+    taken.file.unlink()
+    taken.run()
+    assert len(taken.table) == 10
+
+
+def test_table_that_lacks_a_renamed_file_gets_it_under_its_new_name(taken: Capture) -> None:
+    taken.start("append")
+    taken.run()
+    taken.file.rename(taken.file.with_name("b.jsonl"))
+    taken.write('{"id": 6}\n')
+    taken.run()
+    assert len(taken.table) == 6
+    log = taken.log
+    log.append_again(
+        [log.present(file) for file in [*log.packed_files(), *log.behind(-1)] if file.portion.lines]
+    )
+    taken.table.clear()
+    taken.start("append")
+    taken.run()
+    assert [json.loads(line)["id"] for line in taken.table] == [1, 2, 3, 4, 5, 6]
+
+
+def test_name_that_is_not_utf8_is_written_with_its_byte(tmp_path: Path) -> None:
+    capture = Capture(tmp_path, "append", os.fsdecode(b"x\xff.jsonl"))
+    capture.write(THREE)
+    capture.run()
+    capture.start("append")
+    capture.write("{}\n" * 10)
+    capture.run()
+    (sentence,) = capture.log.changes.refused.values()
+    assert r"/in/x\xff.jsonl changed since" in sentence

@@ -227,7 +227,7 @@ def test_an_object_that_was_written_again_is_told_of(store, tmp_path):
     store.send(event(f"{SOURCE}/a.json", 2))
 
     log.add()
-    assert list(log.changed.values()) == [
+    assert list(log.changes.refused.values()) == [
         f"{SOURCE}/a.json changed since it was ingested: 1 byte then, 2 now"
     ]
     log.let_go()

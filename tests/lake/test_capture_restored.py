@@ -130,6 +130,44 @@ def test_table_older_than_its_checkpoint_is_an_error_until_a_person_says_how_to_
     assert run.ids() == [*expected, 5]
 
 
+def grow(run: Run) -> None:
+    """One line more in the same file."""
+    run.number += 1
+    with (run.source / "1.json").open("a") as file:
+        file.write(json.dumps({"id": run.number}) + "\n")
+
+
+def test_table_older_than_its_checkpoint_gets_the_lines_that_it_lacks_of_a_growing_file(run: Run) -> None:
+    run.keep_table()
+    for _ in range(2):
+        grow(run)
+        run.start(changed_files="append")
+    run.restore_table()
+    assert run.ids() == [1]
+    with pytest.raises(DataError, match=r"batches 1 to 2 \(2 files, .*1\.json, .*1\.json\)"):
+        run.start(changed_files="append")
+    grow(run)
+    run.start(changed_files="append", resume_from="table")
+    assert run.ids() == [1, 2, 3, 4]
+    assert run.start(changed_files="append") == []
+
+
+def test_checkpoint_older_than_the_table_asks_how_much_it_has_of_a_growing_file(run: Run) -> None:
+    run.keep_checkpoint()
+    grow(run)
+    run.start(changed_files="append")
+    run.restore_checkpoint()
+    run.start(changed_files="append")
+    assert run.ids() == [1, 2]  # the table knows this version of the file
+    run.restore_checkpoint()
+    grow(run)
+    with pytest.raises(DataError, match="does not remember which lines they were made of"):
+        run.start(changed_files="append")
+    assert run.ids() == [1, 2]
+    run.start(changed_files="append", resume_from="checkpoint")
+    assert run.ids() == [1, 2, 2, 3]
+
+
 def test_going_on_without_the_batches_holds_though_nothing_new_came(run: Run) -> None:
     run.keep_table()
     run.put()

@@ -10,10 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
+from driftline.capture.changed import ChangedFiles
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
-from driftline.capture.folder import ChangedFiles, FileLog
+from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, CaptureQuery, CaptureTarget, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption

@@ -70,9 +70,16 @@ class ListedFile(NamedTuple):
     def fingerprint(self, capture: str) -> int:
         """A number of 64 bits by which a table remembers a version of a file that a capture has brought."""
         # The capture is part of it: two captures may read one folder into one table.
-        text = f"{capture}\0{self.key}\0{self.size}\0{self.modified}"
-        digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
-        return int.from_bytes(digest, "little", signed=True)
+        return _hashed(f"{capture}\0{self.key}\0{self.size}\0{self.modified}")
+
+    def part_fingerprint(self, capture: str) -> int:
+        """A number by which a table remembers that a capture has brought a part of a file, of any version."""
+        return _hashed(f"part\0{capture}\0{self.key}")
+
+
+def _hashed(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[ListedFile]:

@@ -16,6 +16,7 @@ from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption, named_files
 from driftline.capture.seeking import Position, Sought, nanoseconds
 from driftline.core.schema.text import counted
+from driftline.core.schema.types import name_text
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.sources.opening import FileParts, of_frame, opened
 from driftline.sources.spooled import leftovers
@@ -91,10 +92,10 @@ class Files:
         again = self.log.repeated(number)
         for entry in parts[:_TOLD]:
             assert entry.portion is not None
-            yield f"{entry.place}: {counted(entry.portion.lines, 'line')} more"
+            yield f"{name_text(entry.place)}: {counted(entry.portion.lines, 'line')} more"
         for entry in again[:_TOLD]:
             yield (
-                f"{entry.place} changed since it was ingested: all of it is ingested again, as new rows unless "
+                f"{name_text(entry.place)} changed since it was ingested: all of it is ingested again, as new rows unless "
                 "the table has a key"
             )
         if (others := len(parts[_TOLD:]) + len(again[_TOLD:])) > 0:
@@ -122,7 +123,12 @@ class Files:
 
     def fingerprints(self, number: int) -> tuple[int, ...]:
         """The numbers by which the table remembers the files of the list."""
-        return tuple(entry.fingerprint(self.checkpoint.name) for entry in self.log.lists[number])
+        files, name = self.log.lists[number], self.checkpoint.name
+        parts = [entry for entry in files if entry.portion is not None and entry.portion.is_cut]
+        return (
+            *(entry.fingerprint(name) for entry in files),
+            *(entry.part_fingerprint(name) for entry in parts),
+        )
 
     def begin(self, resumption: Resumption) -> None:
         """Compare the log with the table, and give Spark what it is not to pass over.
@@ -172,12 +178,12 @@ class Files:
 
     def _error(self) -> DataError | None:
         """The error for files that have changed; None if they are passed over."""
-        changed = list(self.log.changed.values())
-        if not changed or self.log.on_change == "skip":
+        changed = list(self.log.changes.refused.values())
+        if not changed or self.log.changes.choice == "skip":
             return None
         others = f"; and {counted(len(changed) - _NAMED, 'other')}" if len(changed) > _NAMED else ""
         choices = "again takes all of it once more, skip passes it over"
-        if self.log.on_change == "fail":
+        if self.log.changes.choice == "fail":
             choices = f"append takes the lines behind those ingested, {choices}"
         return DataError(
             f"{'; '.join(changed[:_NAMED])}{others}",
@@ -188,10 +194,12 @@ class Files:
     def left_out(self) -> tuple[str, ...]:
         """Tell of changed files that are passed over, and of last lines that have no end yet."""
         notes, log = [], self.log
-        if log.on_change == "skip" and log.changed:
-            notes.append(f"{counted(len(log.changed), 'changed file')} passed over: {_short(log.changed)}")
-        if log.on_change == "append" and log.unended:
-            paths = list(log.unended.values())
+        if log.changes.choice == "skip" and log.changes.refused:
+            notes.append(
+                f"{counted(len(log.changes.refused), 'changed file')} passed over: {_short(log.changes.refused)}"
+            )
+        if log.changes.choice == "append" and log.changes.unended:
+            paths = list(log.changes.unended.values())
             notes.append(f"a last line without its end waits in {_short(paths)}")
         return tuple(notes)
 
@@ -208,7 +216,7 @@ class Files:
 
 
 def _short(paths: Iterable[str]) -> str:
-    names = [path.rpartition("/")[2] for path in paths]
+    names = [name_text(path.rpartition("/")[2]) for path in paths]
     others = f" and {counted(len(names) - _TOLD, 'other')}" if len(names) > _TOLD else ""
     return f"{', '.join(names[:_TOLD])}{others}"
 
@@ -249,7 +257,7 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
         ]
         if lacking and choice is None:
             raise resumption.behind(position + 1, log.done, named_files(lacking))
-        log.append_again(lacking)
+        log.append_again([log.present(file) for file in lacking])
     resumption.settle(log.done, {})
 
 
@@ -290,6 +298,9 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
     def in_table(files: Sequence[ListedFile]) -> set[ListedFile]:
         """The files that the table has."""
         taken = resumption.ingested(files)
+        # A file that has grown since: nobody knows how much of it the table has.
+        if resumption.has_parts([file for file in files if file not in taken]):
+            raise resumption.unknown("lines")
         if taken:
             _LOG.warning(
                 "%s: its checkpoint is older than %s, which has these already: %s",
@@ -316,7 +327,12 @@ def _lacking(
         has_all: it has forgotten none; else those before the first that it remembers may be in.
     """
     first = 0 if has_all else next((number for number, file in enumerate(files) if file in taken), 0)
-    return [file for file in files[first:] if file.size and file not in taken]
+    return [file for file in files[first:] if file.size and file not in taken and not _is_empty(file)]
+
+
+def _is_empty(file: ListedFile) -> bool:
+    """True if nothing was taken of a file, as of one that was renamed."""
+    return file.portion is not None and file.portion.start == file.portion.end
 
 
 def _lists_given(checkpoint: Checkpoint, epoch: int) -> int:

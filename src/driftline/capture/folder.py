@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,26 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from driftline.capture.changed import ChangedFiles, FileChanges, moved_to
 from driftline.capture.checkpoint import broken
 from driftline.capture.finding import Finder, ListedFile, entry_of, listed
-from driftline.capture.portions import (
-    TEXTS,
-    NotProven,
-    Portion,
-    is_begun_by,
-    lines_behind,
-    measured,
-    not_lines,
-)
-from driftline.core.schema.text import counted
-from driftline.errors import DataError, SetupError, UsageError
-from driftline.files.endings import format_by_name, is_archive
+from driftline.capture.portions import Portion, is_begun_by
+from driftline.errors import DataError, UsageError
+from driftline.files.endings import format_by_name
 from driftline.files.text import LineRange
 from driftline.runtime.disk import Bounds, delete_file, replace_file
 from driftline.runtime.spark_conf import literally
-from driftline.runtime.stores import Uri, is_stored, mapped
+from driftline.runtime.stores import Uri, at_once, is_stored, mapped
 from driftline.sources.files import format_of
 
 if TYPE_CHECKING:
@@ -50,12 +41,6 @@ MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 _DONE = "_done"
-# Bytes of a file of lines up to which the hash of what is taken is kept in any case, so that lines can be
-# appended later: this process reads the file once more for it.
-_HASHED = 64 * 2**20
-# The fate of a file that has changed since it was taken.
-ChangedFiles: TypeAlias = Literal["fail", "skip", "append", "again"]
-_LOG = logging.getLogger("driftline")
 
 
 @dataclass(slots=True)
@@ -79,13 +64,14 @@ class FileLog:
     in_table: Callable[[Sequence[ListedFile]], set[ListedFile]] | None = None
     packed: int = 0  # the first list that may be a file of its own
     on_change: ChangedFiles = "fail"
-    changed: dict[str, str] = field(default_factory=dict)  # what is not taken, in a sentence, by path
-    unended: dict[str, str] = field(default_factory=dict)  # files with a last line that waits, by key
+    changes: FileChanges = field(init=False)
     _earlier: list[ListedFile] = field(
         default_factory=list
     )  # versions that no list has, and newer ones follow
-    _same: dict[str, tuple[int, int]] = field(default_factory=dict)  # versions that bring nothing new, by key
     _first: str | None = None  # the format of what was taken first
+
+    def __post_init__(self) -> None:
+        self.changes = FileChanges(self._kind, self.on_change)
 
     def open(self, last_done: int | None = None) -> None:
         """Read the log.
@@ -127,35 +113,24 @@ class FileLog:
             self._keep_done(-1 if last_done is None else last_done)
 
     def add(self) -> None:
-        """Look for files, and append lists of the new ones; note in ``changed`` those that are not taken.
+        """Look for files, and append lists of the new ones; note in ``changes`` those that are not taken.
 
         Raises SetupError if the folder is away.
         """
         entries = self.finder.entries(self.ingested, self.format)
         entries = _in_order([*entries, *self._left_by_links(entries)])
         pending = self._pending()
-        new: dict[str, ListedFile] = {}
-        changed: dict[str, str] = {}
+        found: dict[str, ListedFile] = {}
         for entry in entries:
-            key, taken = entry.key, self.ingested.get(entry.key)
-            if taken is None and not self._is_old_link(entry):
-                # Of a file and the links to it, the file.
-                new[key] = new.get(key, entry) if entry.real else entry
             # A file that waits may still grow: it is read as it is by then (see `read`).
-            elif taken is not None and key not in pending and self._differs(taken, entry):
-                if isinstance(again := self._more_of(taken, entry), str):
-                    changed[entry.place] = again
-                elif again is not None:
-                    new[key] = again
-        # Messages name some objects of a store; only a listing shows that others are as they were.
-        paths = {entry.path for entry in entries}
-        still_changed = {
-            path: why for path, why in self.changed.items() if is_stored(path) and path not in paths
-        }
-        self.changed = still_changed | changed
-        keys = {entry.key for entry in entries}
-        self.unended = {key: path for key, path in self.unended.items() if key in keys}
-        self._add([entry for entry in map(self._begun, new.values()) if entry is not None])
+            is_known = entry.key in self.ingested
+            if entry.key not in pending and (is_known or not self._is_old_link(entry)):
+                # Of a file and the links to it, the file.
+                found[entry.key] = found.get(entry.key, entry) if entry.real else entry
+        new, renamed = self.changes.look(list(found.values()), self.ingested)
+        self.changes.keep({entry.key for entry in entries})
+        self.leave_out(renamed)
+        self._add(new)
 
     def _left_by_links(self, entries: Sequence[ListedFile]) -> Iterator[ListedFile]:
         """Yield files that were taken through links which lead to others by now.
@@ -168,80 +143,6 @@ class FileLog:
             if taken.path in links and taken.key not in keys:
                 with suppress(DataError):  # it is gone
                     yield entry_of(taken.key)._replace(path=taken.path, real=taken.real)
-
-    def _differs(self, taken: ListedFile, entry: ListedFile) -> bool:
-        """True if a file that was taken is another one now, or was not taken to its end."""
-        if entry.version == taken.version:
-            return taken.portion is not None and taken.portion.waits and self.on_change != "append"
-        return self._same.get(entry.key) != entry.version
-
-    def _more_of(self, taken: ListedFile, entry: ListedFile) -> ListedFile | str | None:
-        """Return what to take of a file that has changed: None for nothing, or why it cannot be taken."""
-        portion, why = taken.portion, ""
-        try:
-            is_whole = portion is not None and portion.end == portion.length == entry.size
-            if portion is not None and is_whole and is_begun_by(entry.place, portion):
-                _LOG.warning(
-                    "%s has a new time, and the bytes that were taken: it is not taken again", entry.place
-                )
-                self._same[entry.key] = entry.version
-                return None
-            if self.on_change == "again":
-                return entry
-            if self.on_change == "append":
-                portion = self._lines_behind(entry, portion)
-                if portion.lines:
-                    return entry._replace(portion=portion)
-                self._same[entry.key] = entry.version
-                self.unended[entry.key] = entry.path
-                return None
-        except FileNotFoundError:  # it was deleted since it was listed
-            return None
-        except OSError as error:
-            raise SetupError(f"{entry.place}: cannot be read: {error.strerror}") from error
-        except NotProven as error:
-            why = f": {error}"
-        lengths = (
-            f": {counted(taken.size, 'byte')} then, {entry.size} now" if taken.size != entry.size else ""
-        )
-        if entry.version == taken.version:
-            why = ": its last line had no end and was not taken"
-        return f"{entry.place} changed since it was ingested{why or lengths}"
-
-    def _lines_behind(self, entry: ListedFile, portion: Portion | None) -> Portion:
-        """The lines behind those that were taken. Raises NotProven, OSError."""
-        kind = self._lines_of(entry)
-        if portion is None:
-            raise NotProven("its hash was not kept when it was taken")
-        return lines_behind(entry.place, entry.size, kind, portion)
-
-    def _lines_of(self, entry: ListedFile) -> str:
-        """The format of a file of lines. Raises NotProven if nothing can be appended to it, OSError."""
-        path = entry.place
-        if is_stored(path):
-            raise NotProven("a store's object is written as a whole")
-        if is_archive(path):
-            raise NotProven("an archive is written as a whole")
-        kind = self._kind(entry.path)
-        if why := not_lines(path, kind):
-            raise NotProven(why)
-        return kind
-
-    def _begun(self, entry: ListedFile) -> ListedFile | None:
-        """A new file with its whole lines, where lines may be appended; None if it has none yet."""
-        if self.on_change != "append" or entry.portion is not None or not entry.size:
-            return entry
-        if self._same.get(entry.key) == entry.version:
-            return None
-        try:
-            portion = lines_behind(entry.path, entry.size, self._lines_of(entry))
-        except (NotProven, OSError):  # it is taken as a whole, or `read` tells
-            return entry
-        if portion.end:
-            return entry._replace(portion=portion)
-        self._same[entry.key] = entry.version
-        self.unended[entry.key] = entry.path
-        return None
 
     def _add(self, new: list[ListedFile]) -> None:
         self._one_format(new)
@@ -328,6 +229,11 @@ class FileLog:
         """The files of the lists behind this one that are noted as in the table, and are not packed."""
         return [file for n in range(number + 1, self.done + 1) for file in self.lists.get(n, ())]
 
+    def present(self, file: ListedFile) -> ListedFile:
+        """A version of a file that was taken, under the name that the file has now."""
+        other = moved_to(file, list(self.ingested.values()))
+        return file if other is None else other._replace(portion=file.portion)
+
     def packed_files(self) -> list[ListedFile]:
         """The files of the lists before ``packed``, in the order in which they were taken."""
         unpacked = {entry.key for entries in self.lists.values() for entry in entries}
@@ -364,7 +270,7 @@ class FileLog:
     def let_go(self) -> None:
         """Delete messages about files that are in the table. Raises SetupError."""
         # Those about a changed file stay, so that the next start says the same.
-        changed = set() if self.on_change == "skip" else self.changed.keys()
+        changed = set() if self.changes.choice == "skip" else self.changes.refused.keys()
         self.finder.let_go(self._pending() | changed)
 
     def read(self, number: int) -> list[str]:
@@ -373,7 +279,9 @@ class FileLog:
         Raises DataError for a file that is gone, or does not begin with what was taken of it before.
         """
         now = self._now(number)
-        entries = list(map(self._measured, self.lists[number], now))
+        entries = at_once(
+            lambda pair: self.changes.measured(*pair), zip(self.lists[number], now, strict=True)
+        )
         # The list names the version that is read, so `check` finds a change during the read.
         if entries != self.lists[number]:
             self._write(number, entries)
@@ -406,44 +314,6 @@ class FileLog:
         lists = list(self.lists.items())  # which another thread may add to
         before = chain(self._earlier, *(entries for n, entries in lists if n < number))
         return [wholes[key] for key in dict.fromkeys(entry.key for entry in before) if key in wholes]
-
-    def _measured(self, before: ListedFile, now: ListedFile) -> ListedFile:
-        """A file as it is now, with the bytes that are taken of it."""
-        path, portion = now.place, before.portion
-        kind = "" if is_stored(path) or is_archive(before.path) or not now.size else self._kind(before.path)
-        if kind not in TEXTS:
-            return now
-        is_known = now.version == before.version and portion is not None
-        if is_known and portion is not None and (portion.is_cut or self.on_change != "append"):
-            return now._replace(portion=portion)
-        try:
-            if self.on_change == "append" or before.begin:
-                taken = portion.taken_before if portion is not None else None
-                with suppress(_Whole):
-                    return now._replace(portion=self._cut(now, kind, taken))
-            return now._replace(portion=measured(path, now.size)) if now.size <= _HASHED else now
-        except OSError as error:
-            raise SetupError(f"{path}: cannot be read: {error.strerror}") from error
-
-    def _cut(self, now: ListedFile, kind: str, taken: Portion | None) -> Portion:
-        """The whole lines of a file behind those ``taken``.
-
-        Raises _Whole if the file is to be taken as a whole, DataError if it no longer begins with them.
-        """
-        if taken is None and not_lines(now.place, kind):
-            raise _Whole
-        try:
-            portion = lines_behind(now.place, now.size, kind, taken)
-            if portion.end:
-                return portion
-            raise NotProven("it has no whole line any more")
-        except NotProven as error:
-            if self.on_change == "again":
-                raise _Whole from error
-            raise DataError(
-                f"{now.place} changed before the lines behind those ingested were read: {error}",
-                hint="put the file back as it was, or take all of it: --changed-files again",
-            ) from error
 
     def renamed(self, number: int) -> list[tuple[str, str]]:
         """Pairs (old, new) of files that look renamed: the old one was ingested and is gone."""
@@ -497,9 +367,7 @@ class FileLog:
     def _take(self, entries: Iterable[ListedFile]) -> None:
         for entry in entries:
             self.ingested[entry.key] = entry
-            self.unended.pop(entry.key, None)
-            if entry.portion is not None and entry.portion.waits:
-                self.unended[entry.key] = entry.path
+            self.changes.take(entry)
 
     def _keep_done(self, last_done: int) -> None:
         replace_file(self.folder / _DONE, str(last_done).encode(), durable=self.durable)
@@ -564,10 +432,6 @@ class FileLog:
 
     def _kind(self, path: str) -> str:
         return self.format or format_by_name(path) or format_of(path)
-
-
-class _Whole(Exception):
-    """The file is not lines, so all of it is taken."""
 
 
 def _in_order(entries: Iterable[ListedFile]) -> list[ListedFile]:

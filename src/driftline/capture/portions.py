@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -32,6 +33,7 @@ class Portion(NamedTuple):
         ended: the last byte is a line feed.
         length: the bytes that the file had; those behind ``end`` are a line that has no end yet.
         is_cut: it is whole lines, and nothing behind them is read.
+        inode: the number of the file on its disk.
     """
 
     start: int
@@ -43,6 +45,7 @@ class Portion(NamedTuple):
     ended: bool
     length: int
     is_cut: bool
+    inode: int = 0
 
     @property
     def lines(self) -> int:
@@ -87,7 +90,7 @@ def measured(path: str, length: int) -> Portion:
         text = _Text()
         for block in _blocks(file, length):
             text.add(block)
-        return text.portion(_Text(), length, is_cut=False)
+        return text.portion(_Text(), length, is_cut=False)._replace(inode=_inode(file))
 
 
 def lines_behind(path: str, length: int, kind: str, taken: Portion | None = None) -> Portion:
@@ -115,7 +118,7 @@ def lines_behind(path: str, length: int, kind: str, taken: Portion | None = None
             torn = torn[:_LAST] + block[cut:]
         if kind == "json" and _is_object(torn):
             end = text
-        return end.portion(start, length, is_cut=True)
+        return end.portion(start, length, is_cut=True)._replace(inode=_inode(file))
 
 
 def is_begun_by(path: str, taken: Portion) -> bool:
@@ -166,6 +169,10 @@ def _is_object(text: bytes) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return True
+
+
+def _inode(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_ino
 
 
 def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:

@@ -69,6 +69,11 @@ class Resumption:
         by_number = {file.fingerprint(self.name): file for file in files}
         return {by_number[number] for number in self.table.ingested_files(state, by_number.keys())}
 
+    def has_parts(self, files: Sequence[ListedFile]) -> bool:
+        """True if the table has parts of one of these files that this capture has brought."""
+        numbers = [file.part_fingerprint(self.name) for file in files]
+        return bool(numbers and self.state.exists and self.table.ingested_files(self.table.load(), numbers))
+
     def has_all(self) -> bool:
         """True if the table remembers all files that it has of this capture."""
         first = None if self.last is None else self.last.contents.get("first")

@@ -12,8 +12,9 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
+from driftline.capture.changed import ChangedFiles
 from driftline.capture.checkpoint import captures_of
-from driftline.capture.folder import MAX_FILES, ChangedFiles
+from driftline.capture.folder import MAX_FILES
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.capture.resuming import ResumeFrom
