@@ -67,6 +67,9 @@ COMMANDS = {
     "relocated": ["query", "select id, price, at from shop.orders order by id", "--lake", "other"],
     "file settings": ["ingest", "in/1.jsonl", "--into", "shop.set", "--config", "settings.toml"],
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
+    "erase unasked": ["erase", "shop.set", "--where", "id = 1"],
+    "erase dry": ["erase", "shop.set", "--where", "id = 1", "--dry-run", "--json"],
+    "erase": ["erase", "shop.set", "--where", "id = 1", "--yes"],
 }  # fmt: skip
 
 
@@ -116,6 +119,7 @@ CODES = {
     "verify exactly": 1,
     "verify loss": 1,
     "verify no table": 2,
+    "erase unasked": 2,
     "relocate unasked": 2,
     "relocate own": 2,
     "drop unasked": 2,
@@ -193,6 +197,15 @@ def test_table_is_dropped_once_it_is_asked_for(done):
     assert done["drop purge"].out.startswith("dropped  shop.json\n")
     assert f"{dry['files']} files, {dry['size']:,} bytes deleted" in done["drop purge"].out
     assert "no table shop.json" in done["drop gone"].err
+
+
+def test_rows_are_erased_when_it_is_asked_for(done):
+    assert "--dry-run counts them, --yes does it" in done["erase unasked"].err
+    counted = json.loads(done["erase dry"].out)
+    assert (counted["rows"], counted["done"], counted["proved"]) == (1, False, False)
+    lines = done["erase"].out.splitlines()
+    assert lines[0] == "erased  shop.set"
+    assert "proved: no file in the table's folders has such a row" in done["erase"].out
 
 
 def test_a_table_is_relocated_to_another_lake(done):
