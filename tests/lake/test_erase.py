@@ -128,6 +128,23 @@ def test_value_that_only_a_deleted_row_has_is_erased(lake: Lake, table_name: str
     assert ids(table) == [4, 5]
 
 
+@pytest.mark.iceberg_only("a DuckLake has no format version")
+def test_rows_of_a_table_of_format_3_keep_their_ids(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    (tmp_path / "1.jsonl").write_text(FIRST)
+    table.ingest(tmp_path / "1.jsonl", format_version=3, key="id", delete_when="gone = true")
+    (tmp_path / "2.jsonl").write_text('{"id": 1, "gone": true}\n{"id": 5, "customer": "c-4711"}\n')
+    table.ingest(tmp_path / "2.jsonl")
+    query = f"select _row_id, id from {lake.format.sql_name(table_name)} where id = 2"
+    before = lake.sql(query).collect()
+
+    erased = table.erase(WHERE)
+
+    assert (erased.rows, erased.is_proved) == (1, True), repr(erased)
+    assert lake.sql(query).collect() == before
+    assert holding(table, "c-4711") == []
+
+
 @pytest.mark.ducklake_only("Iceberg keeps nothing of rows in its catalog")
 def test_catalog_of_a_ducklake_has_no_bound_and_no_inlined_row_of_the_erased(
     lake: Lake, table_name: str, tmp_path: Path
