@@ -324,3 +324,31 @@ def test_an_earlier_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(file_io, "installed_release", lambda: release_of("3.5.8"))
     with pytest.raises(SetupError, match=r"Spark 3\.5 does not read the files of a DuckLake in a store"):
         Lake.open("s3://bucket/lake", ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
+
+
+ERASED = """
+table.ingest(folder / "1.jsonl")
+table.ingest(folder / "2.jsonl")
+erased = table.erase("name = 'ann'")
+said = {"erased": erased.to_dict(), "left": sorted(row.id for row in table.read().select("id").collect())}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("catalog", ["sqlite"], indirect=True)
+def test_erased_rows_are_in_no_object(
+    scripts: Answering, store: Store, uri: str, catalog: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    lines(folder, "1.jsonl", {"id": 1, "name": "ann"}, {"id": 2, "name": "bob"}, "ann {")
+    lines(folder, "2.jsonl", {"id": 3, "name": "ann"}, {"id": 4, "name": "eve"})
+
+    result = scripts.ask([ERASED, uri, catalog, str(folder)])
+
+    assert (result["erased"]["rows"], result["erased"]["quarantined"]) == (2, 1)
+    assert result["erased"]["proved"], result
+    assert result["left"] == [2, 4]
+    system = store.system()
+    for key in objects(store, uri):
+        with system.open_input_file(key) as file:
+            assert b"ann" not in file.read(), key
