@@ -96,8 +96,8 @@ test-image: .venv/image/installed ## the same tests of lakes, and stores, catalo
 newer: $(INSTALLED) ## the newest Spark and Iceberg on the package indexes, next to the pinned ones; changes nothing
 	@$(PY) bench/newer.py
 
-fuzz: $(INSTALLED) ## the core's properties over other random data each time
-	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
+fuzz: $(INSTALLED) ## the core's properties over other random data each time (ARGS="tests/lake/test_border_walk.py" for more walks)
+	@DRIFTLINE_FUZZ=1 $(PY) -m pytest $(or $(ARGS),tests/core)
 
 faults: $(INSTALLED) ## each command that writes, struck at each of its file operations: hours (ARGS="--every 20" for some)
 	@PYTHONPATH=tests $(PY) -m faults $(ARGS)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from driftline.core.changes import RelaxColumn, SetDoc
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg.handle import IcebergHandle
+from driftline.formats.iceberg.manifests import local_path
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
@@ -50,6 +51,17 @@ def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
     ).head()
     assert snapshot is not None
     assert snapshot.summary["driftline.batch"] == table.state().properties["driftline.batch"]
+
+
+@pytest.mark.embedded_only("a catalog's server keeps its own files")
+def test_session_whose_newest_metadata_file_is_gone_reads_the_version_before(
+    lake: Lake, table: Table, tmp_path: Path
+) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1}'))
+    table.ingest(lines(tmp_path, '{"a": 2}'))
+    newest = table.format.handle.java().operations().current().metadataFileLocation()
+    local_path(newest).unlink()
+    assert [row.a for row in lake.table(table.name).read().collect()] == [1]
 
 
 def date_ahead(table: Table, hours: int) -> None:

@@ -318,11 +318,9 @@ def test_standard_input_and_what_it_leaves_behind(here):
     assert list(temporary.glob("driftline-*")) == []
 
 
-def test_the_demo_in_json(here):
+def test_the_demo_in_json(here, command_line: Commands):
     argv = {"run": ["demo", "--lake", "json", "--json"], "copy": ["demo", "--files", "copies", "--json"]}
-    assert (
-        list(faults(argv, {name: call(here, "-m", "driftline", *each) for name, each in argv.items()})) == []
-    )
+    assert list(faults(argv, command_line.each(here, argv))) == []
 
 
 def test_the_demo_takes_all_that_comes_and_loses_nothing(here):
