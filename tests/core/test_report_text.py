@@ -178,7 +178,7 @@ def test_a_quarantine_is_listed_in_the_words_of_the_batch():
     assert "b: long into boolean  the policy is strict" in lines[3]
     assert (
         lines[5]
-        == "  --replay ingests them again, once the policy or the table has changed; --discard ends the wait"
+        == "  --replay ingests them again, once the policy or the table has changed; --discard hides them"
     )
     assert "--replay" not in printed(drift.quarantine(Quarantine("s.t", 0, 1, 3, ())))
 
@@ -377,14 +377,14 @@ def test_what_a_check_found():
     )
     lost = Verdict(3, 1, 0, 2, (Mismatch("a.b", "f.json:2", "5", "the row has 4"),))
     assert printed(text.verdict(lost, "s.t")) == (
-        "2 missing  3 records: 1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more; only the first are listed\n"
+        "2 of 3 records not found  1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more; only the first are listed\n"
     )
     assert printed(text.verdict(Verdict(3, 3, 0, 0, extra=0), "s.t")) == (
         "nothing is missing, nothing is doubled  3 records: 3 in s.t\n"
     )
     both = Verdict(3, 2, 0, 1, (Mismatch("", "", "{a: 1}", "in the table, not in the source"),), extra=1)
     assert printed(text.verdict(both, "s.t")) == (
-        "1 missing, 1 too many  3 records: 2 in s.t\n"
+        "1 of 3 records not found, 1 row too many  2 in s.t\n"
         "  a record    {a: 1}  in the table, not in the source\n"
         "  and more; only the first are listed\n"
     )

@@ -11,7 +11,7 @@ def test_results_print_as_the_command_line_shows_them():
     assert repr(result) == str(result) == "shop.orders  3 records read, 2 written, 1 in quarantine"
     verdict = Verdict(3, 2, 0, 1, (Mismatch("a.b", "f.jsonl:2", "7", "is not in the table"),))
     assert repr(verdict).splitlines() == [
-        "1 missing  3 records: 2 in the table",
+        "1 of 3 records not found  2 in the table",
         "  a.b         7 (f.jsonl:2)  is not in the table",
     ]
 

@@ -285,7 +285,7 @@ def test_errors_of_sql_are_one_line_with_the_place(done):
 
 def test_verify(done):
     assert done["verify"].out == "nothing is missing  4 records: 3 in shop.orders, 1 in its quarantine\n"
-    assert done["verify exactly"].out.startswith("2 too many  ")
+    assert done["verify exactly"].out.startswith("2 rows too many  ")
     loss = json.loads(done["verify loss"].out)
     assert (loss["ok"], loss["missing"]) == (False, 1)
     assert loss["mismatches"][0]["place"].endswith("other.jsonl:1")

@@ -124,7 +124,7 @@ def quarantine(waiting: Quarantine, words: Words = in_python) -> Iterator[Render
         yield Text(f"  and {waiting.waiting - shown} more, for other reasons", "dim")
     if waiting.waiting:
         again = "--replay ingests them again, once the policy or the table has changed"
-        yield Hanging(Text(words(f"{again}; --discard ends the wait"), "dim"), 2, 6)
+        yield Hanging(Text(words(f"{again}; --discard hides them"), "dim"), 2, 6)
 
 
 def _group(group: RejectGroup) -> Iterator[RenderableType]:
@@ -161,7 +161,7 @@ def replayed(replay: Replay, words: Words = in_python) -> Iterator[RenderableTyp
             if replay.stay == 1
             else "stay in quarantine: they are not valid records"
         )
-        advice = words("--discard ends the wait")
+        advice = words(f"--discard hides {'it' if replay.stay == 1 else 'them'}")
         yield Hanging(Text(f"{replay.stay} {stay}, under any schema; {advice}", "dim"), 2, 6)
     if replay.held:
         yield Text(

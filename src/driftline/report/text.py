@@ -163,7 +163,7 @@ def _rest(
 
 def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     """The outcome of a check of source against table."""
-    counts = f"{counted(result.records, 'record')}: {result.found} in {table}"
+    counts = f"{result.found} in {table}"
     if result.deleted:
         counts += f", {result.deleted} deleted"
     if result.overtaken:
@@ -172,10 +172,11 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
         counts += f", {result.quarantined} in its quarantine"
     if result.ok:
         fine = "nothing is missing" if result.extra is None else "nothing is missing, nothing is doubled"
-        yield Text.assemble((fine, "bold green"), f"  {counts}")
+        yield Text.assemble((fine, "bold green"), f"  {counted(result.records, 'record')}: {counts}")
         return
     extra = result.extra or 0
-    wrong = [f"{n} {word}" for n, word in ((result.missing, "missing"), (extra, "too many")) if n]
+    wrong = [f"{result.missing} of {counted(result.records, 'record')} not found"] * bool(result.missing)
+    wrong += [f"{counted(extra, 'row')} too many"] * bool(extra)
     yield Text.assemble((", ".join(wrong), "bold red"), f"  {counts}")
     for m in result.mismatches:
         yield _item(
