@@ -47,7 +47,7 @@ from driftline.core.settings.properties import from_properties
 app = typer.Typer(
     name="driftline",
     cls=GroupedCommands,
-    help="Schema-evolving ingestion: drifting data goes in, plain Iceberg tables come out, no value is lost.",
+    help="Schema-evolving ingestion: drifting data goes in, plain Iceberg or DuckLake tables come out, no value is lost.",
     epilog="--lake, --config, --debug and --log-format may stand before or after the command.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
