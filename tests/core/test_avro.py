@@ -19,15 +19,15 @@ from fastavro import _write_py
 
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, cuts_of
+from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, by_aliases, cuts_of
 from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.task import AdmissionTerms
 from driftline.verify.json_texts import parse
-from driftline.verify.typed_files import read_columns, readable
+from driftline.verify.typed_files import earlier_names, read_columns, readable
 from driftline.verify.values import Single
 
 LONGS = {"type": "array", "items": "long"}
@@ -181,6 +181,59 @@ def test_logical_type_that_counts_for_nothing_is_noted_once(tmp_path: Path) -> N
     note = f"unheard-of is no logical type of a long, so its values are read as long ({files[0]})"
     assert avro_found(list(map(str, files))).notes == [note]
     assert avro_found([str(written(tmp_path / "c.avro", logical("int", "date"), 7))]).notes == []
+
+
+def record_file(path: Path, *fields: dict[str, Any]) -> str:
+    fields = tuple({"type": "long", **field} for field in fields)
+    with path.open("wb") as file:
+        fastavro.writer(
+            file, {"type": "record", "name": "Top", "fields": fields}, [{f["name"]: 1 for f in fields}]
+        )
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "fields", "columns"),
+    [
+        (["messageId"], [{"name": "id", "aliases": ["messageId"]}], ["messageId"]),
+        (["messageId"], [{"name": "id", "aliases": ["other", "messageId"]}], ["messageId"]),
+        ([], [{"name": "id", "aliases": ["messageId"]}], ["id"]),
+        (["messageId", "id"], [{"name": "id", "aliases": ["messageId"]}], ["id"]),
+        (
+            ["messageId"],
+            [{"name": "id", "aliases": ["messageId"]}, {"name": "messageId"}],
+            ["id", "messageId"],
+        ),
+        (
+            ["a"],
+            [{"name": "b", "aliases": ["a"]}, {"name": "c", "aliases": ["a"]}],
+            ["a", "c"],  # one column takes one field
+        ),
+    ],
+)
+def test_field_with_alias_fills_column_of_its_earlier_name(
+    table: list[str], fields: list[dict[str, Any]], columns: list[str], tmp_path: Path
+) -> None:
+    file = record_file(tmp_path / "a.avro", *fields)
+    schema = Schema(Struct(tuple(Field(name, LONG) for name in table)))
+    found = by_aliases(avro_found([file]), expect(schema), TableSettings(), None)
+    (reader,) = found.readers
+    assert [f.name for f in reader.struct.fields] == columns
+    assert [rows.batch.schema.names for rows in reader.rows(0)] == [columns]
+    names = dict(zip([f["name"] for f in fields], columns, strict=True))
+    renamed = {name: column for name, column in names.items() if name != column}
+    assert earlier_names(file, set(table)) == renamed
+    said = "its earlier name by an alias of the schema"
+    assert found.notes == [
+        f"the field {name} fills {column}, {said} ({file})" for name, column in renamed.items()
+    ]
+
+
+def test_field_with_alias_joins_older_files_of_its_batch(tmp_path: Path) -> None:
+    old = record_file(tmp_path / "a.avro", {"name": "messageId"})
+    new = record_file(tmp_path / "b.avro", {"name": "id", "aliases": ["messageId"]})
+    found = by_aliases(avro_found([old, new]), expect(Schema()), TableSettings(), None)
+    assert [[f.name for f in reader.struct.fields] for reader in found.readers] == [["messageId"]] * 2
 
 
 def as_counted(column: pa.Array) -> list[Any]:

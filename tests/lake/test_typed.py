@@ -174,6 +174,20 @@ def test_unions_of_avro_are_siblings(table: Table, tmp_path: Path) -> None:
     proven(table, tmp_path / "in.avro", "avro")
 
 
+def test_field_of_avro_with_an_alias_fills_the_column_of_its_earlier_name(
+    table: Table, tmp_path: Path
+) -> None:
+    fields: list[dict[str, Any]] = [{"name": "messageId"}, {"name": "id", "aliases": ["messageId"]}]
+    files = [tmp_path / "old.avro", tmp_path / "new.avro"]
+    for path, field in zip(files, fields, strict=True):
+        schema = {"type": "record", "name": "Message", "fields": [{"type": "long", **field}]}
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, [{field["name"]: 7}])
+        assert table.ingest(path).rows_written == 1
+    assert types(table) == {"messageId": "long"}
+    proven(table, files, "avro")
+
+
 def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_path: Path) -> None:
     pq.write_table(PARQUET.select(["n"]), tmp_path / "first.parquet")
     table.ingest(tmp_path / "first.parquet")

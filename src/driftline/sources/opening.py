@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from py4j.protocol import Py4JError
@@ -176,9 +177,13 @@ def _of_kind(
             found = parquet_readers(files)
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
-            from driftline.readers.avro.files import avro_found, avro_messages  # late: with the first file
+            from driftline.readers.avro.files import (  # late: with the first file
+                avro_found,
+                avro_messages,
+                by_aliases,
+            )
 
-            blocks = avro_found(files)
+            blocks = partial(by_aliases, avro_found(files))
             return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
             from driftline.readers.columnar.orc import check_timestamps  # late: with the first file

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
-from driftline.core.schema.naming import MARK
+from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import parse_path
@@ -46,7 +46,7 @@ from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
 from driftline.verify.match import listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.moments import moment, takes_offsets, written_dates
-from driftline.verify.typed_files import floats_in, read_columns, readable
+from driftline.verify.typed_files import earlier_names, floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.values import Cell, ValueSettings
 from driftline.verify.verdict import LISTED, Verdict
@@ -178,6 +178,7 @@ def verify(
         tasks = _tasks(spark, by_file, fmt, own_signs=settings.mixed_signs)
         in_messages = bool(properties.get("driftline.envelope"))
         reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
+        reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
         in_paths = _values_in_paths(by_file, names or {}, fmt)
         reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
@@ -259,6 +260,21 @@ def _parts(source: str, fmt: str, properties: Mapping[str, str]) -> list[FilePar
     listed = properties.get("driftline.records", "")
     records = parse_path(listed) if listed else ()
     return parts([source], fmt, longest, CsvDialect.of(properties), records)
+
+
+def _by_aliases(reads: RDD[Read], table: Stored, sources: Sequence[str]) -> RDD[Read]:
+    """The records of Avro files, whose renamed fields may be in the columns of their earlier names."""
+    mark = table.properties.get("driftline.mark", MARK)
+    keys = {data_key(f, mark) for f in table.schema.struct.fields}
+    names = {source: of_file for source in sources if (of_file := earlier_names(source, keys))}
+    return reads.map(partial(_renamed, names)) if names else reads
+
+
+def _renamed(names: Mapping[str, Mapping[str, str]], read: Read) -> Read:
+    of_file = names.get(read.place.file)
+    if read.record is None or not of_file:
+        return read
+    return replace(read, record={of_file.get(key, key): value for key, value in read.record.items()})
 
 
 def _values_in_paths(

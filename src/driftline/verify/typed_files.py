@@ -135,6 +135,28 @@ def readable(path: str, fmt: str) -> bool:
     return False
 
 
+def earlier_names(path: str, keys: set[str]) -> dict[str, str]:
+    """The fields of an Avro file that a table has by an alias of theirs, and not by their name.
+
+    Args:
+        keys: the fields of the table.
+    """
+    from fastavro import reader
+    from fastavro.schema import SchemaParseException
+
+    schema: Any = None
+    with opened(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
+        schema = json.loads(reader(file).metadata["avro.schema"])
+    fields = schema.get("fields", []) if isinstance(schema, dict) else []
+    own = {f["name"] for f in fields}
+    out: dict[str, str] = {}
+    for f in fields:
+        held = [alias for alias in f.get("aliases") or [] if alias in keys - own - set(out.values())]
+        if held and f["name"] not in keys:
+            out[f["name"]] = held[0]
+    return out
+
+
 def floats_in(path: str, fmt: str) -> int:
     """2 where a file has a float anywhere in its schema, 1 where a double, else 0."""
     with opened(path) as file:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,9 @@ from fastavro.schema import SchemaParseException
 from driftline.convert.declared import Leaves, leaf_readings
 from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Struct
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
+from driftline.observe.expect import ExpectedField
 from driftline.readers.avro.nodes import RecordNode
 from driftline.readers.avro.values import columns_of, marked
 from driftline.readers.columnar.message_files import message_run, row_messages
@@ -175,15 +177,21 @@ def _varint(number: int) -> bytes:
 
 _ROWS = 10_000  # per batch
 _CUT = 16 * 2**20  # bytes of a part
+Aliases: TypeAlias = "tuple[tuple[str, tuple[str, ...]], ...]"  # of fields, by name
 
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Avro files of one schema."""
+    """Avro files of one schema.
+
+    Attributes:
+        aliases: earlier names of the schema's fields.
+    """
 
     struct: Struct
     label: str
     cuts: Sequence[BlockRange]
+    aliases: Aliases = ()
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -200,9 +208,10 @@ class AvroReader:
         cut = self.cuts[part]
         records: Any = _read(cut, lambda: _opened(cut))
         node = columns_of(records.writer_schema, cut.leaves)
-        first = cut.first
+        first, names = cut.first, [f.name for f in self.struct.fields]
         while batch := _read(cut, lambda: list(islice(records, _ROWS))):
-            yield from _rows(node, batch, cut, first)
+            for rows in _rows(node, batch, cut, first):
+                yield replace(rows, batch=rows.batch.rename_columns(names))
             first += len(batch)
 
 
@@ -308,20 +317,60 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
     return _found(files)[0]
 
 
+def by_aliases(
+    found: FoundReaders, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None
+) -> FoundReaders:
+    """Let a field whose schema says that it has been renamed fill the column of its earlier name.
+
+    Messages in an envelope are read by their own rules, which know no aliases.
+    """
+    readers = [blocks for blocks in found.readers if isinstance(blocks, AvroReader)]
+    if settings.row_key is not None and settings.row_key.envelope:
+        return found
+    # In one batch, files of an old writer may come with those of the new one.
+    by_name = {
+        f.name for blocks in readers for f in blocks.struct.fields if f.name not in dict(blocks.aliases)
+    }
+    known = {*expected.fields, *by_name}
+    out, notes = [], list(found.notes)
+    for blocks in readers:
+        columns = _earlier_names(blocks, known)
+        fields = tuple(replace(f, name=columns.get(f.name, f.name)) for f in blocks.struct.fields)
+        out.append(replace(blocks, struct=Struct(fields)))
+        notes += [
+            f"the field {name} fills {column}, its earlier name by an alias of the schema ({blocks.label})"
+            for name, column in columns.items()
+        ]
+    return FoundReaders(out, notes)
+
+
+def _earlier_names(blocks: AvroReader, known: set[str]) -> Mapping[str, str]:
+    """The earlier name of each field that has a column by that name alone."""
+    names = {f.name for f in blocks.struct.fields}
+    columns: dict[str, str] = {}
+    for name, aliases in blocks.aliases:
+        column = next((alias for alias in aliases if alias in known and alias not in names), None)
+        if column is not None and name not in known and column not in columns.values():
+            columns[name] = column
+    return columns
+
+
 def _found(files: Sequence[str]) -> tuple[list[AvroReader], list[str]]:
-    cuts: dict[Struct, list[BlockRange]] = {}
-    labels: dict[Struct, str] = {}
+    cuts: dict[tuple[Struct, Aliases], list[BlockRange]] = {}
+    labels: dict[tuple[Struct, Aliases], str] = {}
     notes: dict[str, str] = {}  # with the file that is the first to need it
-    for path, (struct, cut, unknown) in zip(files, mapped(_cut, files), strict=True):
-        cuts.setdefault(struct, []).extend(cut)
-        labels.setdefault(struct, path)
+    for path, (struct, aliases, cut, unknown) in zip(files, mapped(_cut, files), strict=True):
+        cuts.setdefault((struct, aliases), []).extend(cut)
+        labels.setdefault((struct, aliases), path)
         notes = {**dict.fromkeys(sorted(unknown), path), **notes}
-    readers = [AvroReader(struct, labels[struct], cut) for struct, cut in cuts.items()]
+    readers = [
+        AvroReader(struct, labels[struct, aliases], cut, aliases) for (struct, aliases), cut in cuts.items()
+    ]
     return readers, [f"{note} ({path})" for note, path in notes.items()]
 
 
-def _cut(path: str) -> tuple[Struct, list[BlockRange], set[str]]:
-    """The types of a file, its blocks, and notes on its logical types."""
+def _cut(path: str) -> tuple[Struct, Aliases, list[BlockRange], set[str]]:
+    """The types of a file, the aliases of its fields, its blocks, and notes on its logical types."""
     unknown: set[str] = set()
     try:
         text, cuts = cuts_of(path, _CUT)
@@ -331,11 +380,18 @@ def _cut(path: str) -> tuple[Struct, list[BlockRange], set[str]]:
         raise UsageError(f"{path}: {error.message}", error.hint) from error
     try:
         leaves = cuts[0].leaves if cuts else leaf_readings
-        return columns_of(_parsed(text, unknown), leaves).struct, cuts, unknown
+        struct = columns_of(_parsed(text, unknown), leaves).struct
+        return struct, _aliases(json.loads(text)), cuts, unknown
     except RecursionError as error:
         raise UsageError(f"{path}: its schema is nested too deeply") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.hint) from error
+
+
+def _aliases(schema: Any) -> Aliases:
+    """The aliases of a record's fields; none of a schema whose records are in a union."""
+    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
+    return tuple((f["name"], tuple(map(str, f["aliases"]))) for f in fields if f.get("aliases"))
 
 
 def _parsed(text: bytes, unknown: set[str]) -> Any:
