@@ -333,11 +333,51 @@ def test_cell_that_is_a_null_text_is_null(tmp_path: Path) -> None:
     assert read(numbers, nulls="NA", thousands=",")[1] == [(2, 1.5), (1, None)]
 
 
+EXPORT = ",,\n,,\nid,name,amount\n1,a,5\n,,\n2,,\n,,\n"
+
+
+def test_rows_without_a_text_above_the_header_are_passed_over(tmp_path: Path) -> None:
+    for delimiter in ",;\t":
+        file = put(tmp_path, EXPORT.replace(",", delimiter))
+        types, rows, _, notes = read(file)
+        assert types == {"id": "long", "name": "string", "amount": "long"}
+        assert rows == [(1, "a", 5), (None, None, None), (2, None, None), (None, None, None)]
+        assert "skipped 2 lines without a text in any cell above the first row of FILE" in notes
+        assert "2 rows have no value: --skip-empty leaves them out" in notes
+        assert [line for line, _ in checked(file)] == [4, 5, 6, 7]
+        assert len(texts(file)) == 4
+
+
+def test_rows_without_a_value_are_left_out_where_that_is_said(tmp_path: Path) -> None:
+    file = put(tmp_path, EXPORT + '"",NA,\n3,c,\n')
+    _, rows, _, notes = read(file, skip_empty="true", nulls="NA")
+    assert rows == [(1, "a", 5), (2, None, None), (3, "c", None)]
+    assert "left out: 3 rows without a value (--skip-empty)" in notes
+    assert texts(file, skip_empty="true", nulls="NA") == [
+        ("1", "a", "5"),
+        ("2", None, None),
+        ("3", "c", None),
+    ]
+    assert [line for line, _ in checked(file, skip_empty="true", nulls="NA")] == [4, 6, 9]
+    files = CsvFiles(SPARK, [str(file)], strings=False)
+    properties = as_properties({"skip_empty": "true", "nulls": "NA", "metadata": "line"})
+    (reader,) = files(ExpectedField(), from_properties(properties)).readers
+    assert [some.lines.tolist() for some in reader.rows(0)] == [[4, 6, 9]]
+
+
+def test_title_padded_with_delimiters_gets_the_flag_that_skips_it(tmp_path: Path) -> None:
+    file = put(tmp_path, "Report 2024,,\n,,\nid,name,amount\n1,a,5\n")
+    assert "FILE has fewer cells with text before line 3: --skip-lines 2 skips them" in read(file)[3]
+    types, rows, _, notes = read(file, skip_lines="2")
+    assert (types, rows) == ({"id": "long", "name": "string", "amount": "long"}, [(1, "a", 5)])
+    assert notes == []
+
+
 def test_titles_above_the_header(tmp_path: Path) -> None:
     file = put(tmp_path, TITLES)
-    assert read(file)[3] == ["FILE has fewer cells before line 4: --skip-lines 3 skips them"]
+    assert read(file)[3] == ["FILE has fewer cells with text before line 4: --skip-lines 3 skips them"]
     prices = put(tmp_path, "Sales\nid;price\n1;1.234,50\n2;2,70\n")
-    assert read(prices)[3] == ["FILE has fewer cells before line 2: --skip-lines 1 skips them"]
+    assert read(prices)[3] == ["FILE has fewer cells with text before line 2: --skip-lines 1 skips them"]
     for end in ("\n", "\r\n", "\r"):
         for mark in ("", "\ufeff"):
             file = put(tmp_path, mark + TITLES.replace("\n", end) + "3")

@@ -128,7 +128,7 @@ FILES = {
     "id;price\n1;1.002,50\n2;3,5\n": ("--thousands . would make price numeric", {"id": "long", "price": "double"}),
     "7,x\n8,x\n9,y\n": ("the header looks like data: if it is, pass --header no", {"column_1": "long", "column_2": "string"}),
     "# about\nid,n\n1,2\n": ("begins with a comment: --comment '#' skips", {"id": "long", "n": "long"}),
-    "Report\n\nid,n\n1,2\n3,4\n": ("has fewer cells before line 3: --skip-lines 2", {"id": "long", "n": "long"}),
+    "Report\n\nid,n\n1,2\n3,4\n": ("has fewer cells with text before line 3: --skip-lines 2", {"id": "long", "n": "long"}),
     "day,n\n01.03.2026,1\n": ("hints.day = \"date('dd.MM.yyyy')\"", {"day": "date", "n": "long"}),
     "at,n\n3/14/2026 9:30 PM,1\n": ("hints.at = \"timestamp('M/d/yyyy h:mm a')\"", {"at": "timestamp_ntz", "n": "long"}),
     "at,n\n2026-03-01T12:00:00+02:00,1\n2026-03-01 12:00:00Z,2\n": ("dates = \"instant\"", {"at": "timestamp", "n": "long"}),

@@ -215,6 +215,7 @@ def _option(name: str, flag: Flag, values: object, *, repeated: bool = False) ->
     named = flag.name or name
     is_choice = flag.metavar is None and isinstance(values, tuple)
     type_: Any = list[str] if repeated else Literal.__getitem__(values) if is_choice else str
+    type_ = bool if values == ("true", "false") else type_
     option = typer.Option(
         f"--{named.replace('_', '-')}",
         metavar=flag.metavar,

@@ -8,9 +8,9 @@ import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -342,3 +342,79 @@ def largest() -> int:
 def too_large(path: str, limit: int) -> DataError:
     """The error for a file that contains more."""
     return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is intended, raise {LIMIT}")
+
+
+_SHOWN = 2**16  # bytes by which an encoding shows
+_CSV_MARKS = b',;\t|"\r\n'
+_UTF8 = ("utf-8", "utf-8-sig")
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # which begins as UTF-16 does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_WRONG = 0xFF  # stands in UTF-8 that was made of another encoding for a byte that is none of it
+_MARKED = "driftline_marked"
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return f"{chr(0xDC00 + _WRONG)}{error.object[error.start]:02x}", error.end
+
+
+codecs.register_error(_MARKED, _marked)
+
+
+def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Convert text to UTF-8, in blocks.
+
+    Bytes invalid in its encoding become bytes invalid in UTF-8: see `Form.wrong_byte`.
+    """
+    if not encoding:
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(_MARKED)
+    for block in blocks:
+        yield decoder.decode(block).encode(errors="surrogateescape")
+    yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
+
+
+@cache
+def of_single_bytes(encoding: str) -> bool:
+    """True for an encoding of one byte a character that has ASCII's where ASCII has them."""
+    plain = bytes(range(128))
+    pairs = (bytes((first, second)) for first in range(128, 256) for second in range(256))
+    return plain.decode(encoding, "replace") == plain.decode() and all(
+        len(pair.decode(encoding, "replace")) == len(pair) for pair in pairs
+    )
+
+
+def encoding_of(first: bytes, encoding: str) -> str:
+    """Detect an encoding by byte order marks or the places of zeros; empty for UTF-8."""
+    if encoding in _UTF8:
+        return ""
+    by_mark = next((name for mark, name in _BYTE_ORDER_MARKS.items() if first.startswith(mark)), "")
+    if by_mark or encoding not in ("", "utf-16"):
+        return encoding or by_mark
+    head = first[:_SHOWN]
+    # No other encoding is guessed: Latin-1 and its like take almost any bytes, so a wrong guess would change
+    # texts unnoticed.
+    zeros = head[::2].count(0), head[1::2].count(0)
+    big = bool(zeros[0])
+    # Of letters of the west, or commas; a single zero may be a cell of its own.
+    is_half = max(zeros) > max(1, len(head) // 8) and not min(zeros)
+    if is_half and _are_pairs(head, big):
+        return "utf-16-be" if big else "utf-16-le"
+    return encoding
+
+
+def _are_pairs(head: bytes, big: bool) -> bool:
+    """True if text with many zeros is UTF-16: invalid UTF-8, or with a zero at most CSV marks."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return True
+    pairs = zip(head[not big :: 2], head[big::2], strict=False)
+    paired = sum(not high and low in _CSV_MARKS for high, low in pairs)
+    marks = sum(byte in _CSV_MARKS for byte in head)
+    return 2 * paired > marks or not marks

@@ -31,6 +31,7 @@ _OF_FLAG = {setting.flag.name: name for name, setting in SETTINGS.items() if set
 _IN_PYTHON = {
     "again": "again=True",
     "no_keep": "keep=False",
+    "skip_empty": "skip_empty=True",
     "json": "to_dict()",
     "replay": "replay()",
     "discard": "discard_quarantine()",

@@ -56,6 +56,7 @@ class CsvDialect(NamedTuple):
     decimal: str = ""
     thousands: str = ""
     nulls: str = ""
+    skip_empty: str = ""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CsvDialect:
@@ -207,9 +208,24 @@ class Head(NamedTuple):
 
     def rows(self, signs: CellMarks, most: int | None = _FIRST) -> list[Row]:
         """The first rows that are not blank, without one that may be cut off."""
-        first = (row for row in rows([self.text], signs) if row.raw)
+        first = behind_empty(row for row in rows([self.text], signs) if row.raw)
         # `pairwise` drops the last row, which may be cut off.
         return list(islice((row for row, _ in pairwise(first)) if self.is_cut else first, most))
+
+
+def behind_empty(records: Iterable[Row]) -> Iterator[Row]:
+    """The records without those of no text above the first that has some, unless that one has values."""
+    empty, others = [], iter(records)
+    for row in others:
+        if row.cells is not None and len(row.cells) > 1 and not any(row.cells):
+            empty.append(row)
+            continue
+        if any(_kind(cell, ValueSettings()) for cell in row.cells or ()):
+            yield from empty
+        yield row
+        yield from others
+        return
+    yield from empty
 
 
 def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:

@@ -6,7 +6,7 @@ import io
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, dropwhile
 from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
@@ -14,6 +14,7 @@ from driftline.verify.csv import (
     CsvDialect,
     Head,
     Row,
+    behind_empty,
     decoded,
     has_names,
     marks_of,
@@ -296,6 +297,8 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
             yield Read(place, None, raw, reason)
         else:
             cells = [Cell() if _is_null(cell, nulls) else cell for cell in row.cells]
+            if dialect.skip_empty == "true" and not any(cells):
+                continue
             yield Read(place, dict(zip(header, cells, strict=True)))
 
 
@@ -319,12 +322,10 @@ def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[tuple[Row, bool]]:
         head = Head.of(first)
         signs = marks_of(head, sniffed)
         is_header = has_names(head.rows(signs), dialect)
-        started = False
-        for row in rows(chain([first], texts), signs):
-            started = started or row.raw != ""
-            if started:
-                yield replace(row, line=row.line + skipped + (start > 0)), is_header
-                is_header = False
+        filled = dropwhile(lambda row: row.raw == "", rows(chain([first], texts), signs))
+        for row in behind_empty(filled):
+            yield replace(row, line=row.line + skipped + (start > 0)), is_header
+            is_header = False
 
 
 def _is_text(raw: bytes) -> bool:

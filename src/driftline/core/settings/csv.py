@@ -54,6 +54,7 @@ class Dialect:
         skip_lines: the number of lines before the header.
         comment: begins lines that are skipped.
         thousands: the separator of thousands.
+        skip_empty: `true` if rows without a value are left out.
         nulls: texts of cells that are null, separated by commas.
         kept: the signs are from an earlier batch of the table, and nobody stated them for this one.
 
@@ -73,6 +74,7 @@ class Dialect:
     skip_lines: str = ""
     comment: str = ""
     thousands: str = ""
+    skip_empty: str = ""
     nulls: str = ""
     kept: bool = False
 

@@ -268,6 +268,12 @@ class SettingArguments(TypedDict, total=False):
         group="csv",
         flag=Flag("Skip the first N lines of CSV, such as titles.", "N"),
     )]
+    skip_empty: Annotated[bool, Setting(
+        about="Whether rows of CSV without a value are left out.",
+        default="false",
+        group="csv",
+        flag=Flag("Leave rows of CSV out that have no value."),
+    )]
     comment: Annotated[str, Setting(
         about="Lines of CSV that begin with this character are skipped.",
         group="csv",

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from driftline.core.schema.text import counted
 from driftline.core.settings.csv import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.errors import DataError
-from driftline.files.text import BOM, LineRange, is_unpacked, lines_between, opened
+from driftline.files.text import (
+    BOM,
+    LineRange,
+    as_utf8,
+    encoding_of,
+    is_unpacked,
+    lines_between,
+    of_single_bytes,
+    opened,
+)
 from driftline.readers.csv.cut import (
     BACKSLASH,
     COMMA,
@@ -76,15 +84,25 @@ def header_advice(rows: Sequence[Cells], dialect: Dialect, path: str) -> str:
     return f"{path}: the header looks like data: if it is, pass --header no"
 
 
+def is_empty(cells: Cells | None) -> bool:
+    """True for a row of several cells without any text."""
+    return cells is not None and len(cells) > 1 and not any(cells)
+
+
 def titles(rows: Sequence[Cells]) -> int:
-    """Count the rows before the header that have fewer cells than most rows.
+    """Count the rows before the header that have fewer cells than most rows, or a text in the first alone.
 
     >>> titles([[b"Sales"], [b"id", b"n"], [b"1", b"x"]]), titles([[b"id", b"n"], [b"1", b"x", b""]])
     (1, 0)
+    >>> titles([[b"Sales", b""], [b"", b""], [b"id", b"n"], [b"1", b"x"]])
+    2
     """
     widths = list(map(len, rows))
     most = max(widths, default=0)
     count = widths.index(most) if most > 1 else 0
+    if not count:  # of spreadsheets, whose titles have as many cells as all rows
+        count = next((i for i, row in enumerate(rows) if any(row[1:])), 0)
+        count = count if count and all(rows[count]) else 0
     others = widths[count:]
     is_above = 0 < count <= _TITLES and len(others) > 1 and set(others) == {most}
     return count if is_above and not any(_kind(cell, JSON_SIGNS) for cell in rows[count]) else 0
@@ -133,7 +151,6 @@ def _are_steps(cells: Cells) -> bool:
     return numbers in (rising, rising[::-1])
 
 
-_CSV_MARKS = b',;\t|"\r\n'
 HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
@@ -143,23 +160,6 @@ _WHOLE = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 _SEPARATOR = re.compile(
     rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE
 )  # Excel's first line
-_UTF8 = ("utf-8", "utf-8-sig")
-_BEGINNINGS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # which begins as UTF-16 does
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-_WRONG = 0xFF  # stands in UTF-8 that was made of another encoding for a byte that is none of it
-_MARKED = "driftline_marked"
-
-
-def _marked(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return f"{chr(0xDC00 + _WRONG)}{error.object[error.start]:02x}", error.end
-
-
-codecs.register_error(_MARKED, _marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,8 @@ class Form:
         lines_ahead: the lines of those bytes.
         hints: other possible readings, where nobody has stated one.
         dates: columns with dates, and the hints that read them.
+        empty_ahead: the rows above the first one that has a text in some cell.
+        skip_empty: rows without a value are left out.
     """
 
     marks: Marks = COMMA
@@ -185,11 +187,13 @@ class Form:
     lines_ahead: int = 0
     hints: tuple[str, ...] = ()
     dates: tuple[tuple[int, str], ...] = ()
+    empty_ahead: int = 0
+    skip_empty: bool = False
 
     @property
     def can_be_cut(self) -> bool:
         """True if each line feed is a byte of that code, and the text after it can be read independently."""
-        return not self.encoding or _of_single_bytes(self.encoding)
+        return not self.encoding or of_single_bytes(self.encoding)
 
     def wrong_byte(self, error: UnicodeDecodeError) -> int:
         """Return the byte that is invalid in the encoding. ``error``: for text from `as_utf8`."""
@@ -207,6 +211,9 @@ class Form:
         )
         if guessed != Dialect():
             yield f"detected {guessed.flags} in {path}"
+        if self.empty_ahead:
+            lines = counted(self.empty_ahead, "line")
+            yield f"skipped {lines} without a text in any cell above the first row of {path}"
         yield from (hint.replace("{path}", path) for hint in self.hints)
 
 
@@ -235,9 +242,10 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
     dates = tuple(date_hints(begin.cells(marks)[has_header:], lambda: begin.all_cells(marks)[has_header:]))
     lines_ahead = int(separator is not None)
-    return Form(
+    form = Form(
         marks, encoding, dialect.signs, dialect.null_texts, has_header, ahead, lines_ahead, hints, dates
     )
+    return replace(form, empty_ahead=begin.empty_ahead(marks), skip_empty=dialect.skip_empty == "true")
 
 
 def check_signs(text: bytes, form: Form, path: str) -> None:
@@ -294,7 +302,7 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
         if count := titles(begin.cells(other_marks)):
             line = begin.rows(other_marks)[count].line
             flags = Dialect(skip_lines=str(line - 1)).flags
-            yield f"{{path}} has fewer cells before line {line}: {flags} skips them"
+            yield f"{{path}} has fewer cells with text before line {line}: {flags} skips them"
             return
 
 
@@ -305,60 +313,6 @@ def _is_object(line: bytes) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return True
-
-
-def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Convert text to UTF-8, in blocks.
-
-    Bytes invalid in its encoding become bytes invalid in UTF-8: see `Form.wrong_byte`.
-    """
-    if not encoding:
-        yield from blocks
-        return
-    decoder = codecs.getincrementaldecoder(encoding)(_MARKED)
-    for block in blocks:
-        yield decoder.decode(block).encode(errors="surrogateescape")
-    yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
-
-
-@cache
-def _of_single_bytes(encoding: str) -> bool:
-    plain = bytes(range(128))
-    pairs = (bytes((first, second)) for first in range(128, 256) for second in range(256))
-    return plain.decode(encoding, "replace") == plain.decode() and all(
-        len(pair.decode(encoding, "replace")) == len(pair) for pair in pairs
-    )
-
-
-def encoding_of(first: bytes, encoding: str) -> str:
-    """Detect an encoding by byte order marks or the places of zeros; empty for UTF-8."""
-    if encoding in _UTF8:
-        return ""
-    by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
-    if by_mark or encoding not in ("", "utf-16"):
-        return encoding or by_mark
-    head = first[:HEAD]
-    # No other encoding is guessed: Latin-1 and its like take almost any bytes, so a wrong guess would change
-    # texts unnoticed.
-    zeros = head[::2].count(0), head[1::2].count(0)
-    big = bool(zeros[0])
-    # Of letters of the west, or commas; a single zero may be a cell of its own.
-    is_half = max(zeros) > max(1, len(head) // 8) and not min(zeros)
-    if is_half and _are_pairs(head, big):
-        return "utf-16-be" if big else "utf-16-le"
-    return encoding
-
-
-def _are_pairs(head: bytes, big: bool) -> bool:
-    """True if text with many zeros is UTF-16: invalid UTF-8, or with a zero at most CSV marks."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return True
-    pairs = zip(head[not big :: 2], head[big::2], strict=False)
-    paired = sum(not high and low in _CSV_MARKS for high, low in pairs)
-    marks = sum(byte in _CSV_MARKS for byte in head)
-    return 2 * paired > marks or not marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,8 +330,17 @@ class Beginning:
 
     def whole(self, marks: Marks) -> Iterator[CsvRecord]:
         """Yield all rows but one that may be cut off."""
-        rows = (record for record in records(self.text, marks=marks) if record.raw)
+        filled = (record for record in records(self.text, marks=marks) if record.raw)
+        rows = islice(filled, self.empty_ahead(marks), None)
         return rows if len(self.text) < HEAD else (row for row, _ in pairwise(rows))
+
+    def empty_ahead(self, marks: Marks) -> int:
+        """Count the rows without any text above the first that has some, unless that one has values."""
+        filled = (record.cells for record in records(self.text, marks=marks) if record.raw)
+        for number, cells in enumerate(filled):
+            if not is_empty(cells):
+                return 0 if any(_kind(cell, JSON_SIGNS) for cell in cells or ()) else number
+        return 0
 
     def cells(self, marks: Marks) -> list[list[bytes]]:
         """Return the cells of the first rows."""
@@ -598,11 +561,14 @@ def header_of(path: str, dialect: Dialect = ANY, end: int | None = None) -> Head
         form = form_of(text, dialect, encoding)
         if dialect.kept and not dialect.delimiter:
             check_signs(text[form.ahead :], form, path)
+        empty_ahead = form.empty_ahead
         size, line = size + form.ahead, 1 + int(dialect.skip_lines or 0) + form.lines_ahead
         try:
             for piece in pieces(chain([text[form.ahead :]], blocks), line, marks=form.marks):
                 for record in records(piece.text, piece.line, form.marks):
-                    if record.raw:
+                    if empty_ahead and is_empty(record.cells):
+                        empty_ahead -= 1
+                    elif record.raw:
                         feeds = piece.text[: record.end].endswith(b"\n")
                         columns = _columns(path, record, form, dialect.names)
                         lines = record.line - 1 + form.has_header * (1 + count_lines(record.raw))

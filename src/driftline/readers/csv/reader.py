@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.declared import OVERFLOW, VOID
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -96,6 +97,7 @@ class CsvFile:
         tallies: those of its columns, once it was looked at.
         escaped: a backslash may escape its quotes.
         nulls: the cells of each text that is null.
+        empty: the rows without a value.
     """
 
     path: str
@@ -104,6 +106,7 @@ class CsvFile:
     tallies: Sequence[ColumnTally] = ()
     escaped: bool = False
     nulls: Mapping[str, int] = field(default_factory=dict)
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class CsvSample(Generic[State]):
         wrong: the text that cannot be read, with its line, counted in the stretch.
         escaped: cells may close only where a backslash escapes quotes.
         nulls: the cells of each text that is null.
+        empty: the rows without a value.
     """
 
     columns: Sequence[State]
@@ -125,6 +129,7 @@ class CsvSample(Generic[State]):
     wrong: Wrong | None = None
     escaped: bool = False
     nulls: Mapping[str, int] = field(default_factory=dict)
+    empty: int = 0
 
 
 @gc_paused()
@@ -136,7 +141,7 @@ def sample_stretch(stretch: Stretch, states: Sequence[State], test: Test[State])
         states: the candidate types of each column, or a tally of no text.
         test: adds the texts of a column.
     """
-    lines, escaped, form = 0, False, stretch.form
+    lines, escaped, empty, form = 0, False, 0, stretch.form
     nulls: Counter[str] = Counter()
     try:
         for piece in stretch.at_line(1).pieces():
@@ -145,9 +150,10 @@ def sample_stretch(stretch: Stretch, states: Sequence[State], test: Test[State])
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
-            if any(states) or form.nulls:
+            if any(states) or form.nulls or form.skip_empty:
                 texts, others = columns(piece, [pa.string()] * len(states))
                 texts = [_without(column, form.nulls, nulls) for column in texts] if form.nulls else texts
+                empty += int(_empty_rows(texts).sum())
                 place = _Places(stretch.path, piece, len(states), others)
                 states = [
                     test(column, state, form.signs, place)
@@ -160,7 +166,7 @@ def sample_stretch(stretch: Stretch, states: Sequence[State], test: Test[State])
         return CsvSample(states, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
         return CsvSample(states, lines, wrong=Wrong.length(error.line))
-    return CsvSample(states, lines, escaped=escaped, nulls=nulls)
+    return CsvSample(states, lines, escaped=escaped, nulls=nulls, empty=empty)
 
 
 @dataclass(slots=True)
@@ -184,6 +190,16 @@ class _Places:
         if self.is_begin and row >= len(self.lines) - 1:
             self.is_begin, self.lines = False, row_lines(self.piece, self.width, self.others)
         return SourceLocation(self.path, int(self.lines[row]))
+
+
+def _empty_rows(arrays: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Flag the rows that have no value."""
+    flags = np.ones(len(arrays[0]) if arrays else 0, np.bool_)
+    for array in arrays:
+        if not (array.null_count and flags.any()):
+            return np.zeros(len(flags), np.bool_)
+        flags &= array.is_null().to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _without(texts: pa.Array, nulls: Sequence[str], counts: Counter[str]) -> pa.Array:
@@ -272,7 +288,8 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample[ColumnTally]]) -> CsvFi
         line += stretch_look.lines
     nulls = sum((Counter(look.nulls) for look in looks), Counter[str]())
     escaped = any(look.escaped for look in looks)
-    return replace(file, stretches=stretches, tallies=tallies, escaped=escaped, nulls=nulls)
+    empty = sum(look.empty for look in looks)
+    return replace(file, stretches=stretches, tallies=tallies, escaped=escaped, nulls=nulls, empty=empty)
 
 
 _DATES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
@@ -294,6 +311,7 @@ class CsvReader:
         numbered: the rows have line numbers.
         nulls: the cells of each text that is null.
         tallies: those of the columns.
+        empty: the rows without a value.
     """
 
     struct: Struct
@@ -303,6 +321,7 @@ class CsvReader:
     numbered: bool = False
     nulls: Mapping[str, int] = field(default_factory=dict)
     tallies: Sequence[ColumnTally] = ()
+    empty: int = 0
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -323,7 +342,11 @@ class CsvReader:
             arrays, others = columns(piece, types, stretch.form.signs, stretch.form.nulls)
             rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
             lines = row_lines(piece, len(types), others) if self.numbered else None
-            yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects, lines=lines)
+            batch = pa.RecordBatch.from_arrays(arrays, names)
+            if stretch.form.skip_empty and (empty := _empty_rows(arrays)).any():
+                batch = batch.filter(pa.array(~empty))
+                lines = None if lines is None else lines[~empty]
+            yield Rows(batch, stretch.path, rejects, lines=lines)
 
 
 def csv_readers(
@@ -375,7 +398,8 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     stretches = [stretch for file in files for stretch in file.stretches]
     escaped = next((file.path for file in files if file.escaped), "")
     nulls = sum((Counter(file.nulls) for file in files), Counter[str]())
-    return CsvReader(struct, files[0].path, stretches, escaped, nulls=nulls, tallies=tallies)
+    empty = sum(file.empty for file in files)
+    return CsvReader(struct, files[0].path, stretches, escaped, nulls=nulls, tallies=tallies, empty=empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +473,18 @@ def _notes(readers: Sequence[CsvReader], settings: TableSettings) -> Sequence[st
     )
     others = chain.from_iterable((*map(_made_names, readers), *escaped))
     counts = sum((Counter(reader.nulls) for reader in readers), Counter[str]())
-    return list(dict.fromkeys([*null_notes(counts), *on_marks, *others, *dates]))
+    empty = _on_empty_rows(readers, dialect)
+    return list(dict.fromkeys([*null_notes(counts), *on_marks, *empty, *others, *dates]))
+
+
+def _on_empty_rows(readers: Sequence[CsvReader], dialect: Dialect) -> Iterator[str]:
+    """Yield the count of rows without a value, and the flag that leaves them out."""
+    if dialect.skip_empty == "true":
+        if count := sum(reader.empty for reader in readers):
+            yield f"left out: {counted(count, 'row')} without a value (--skip-empty)"
+    # Of one column, a blank line is a row.
+    elif count := sum(reader.empty for reader in readers if len(reader.struct.fields) > 1):
+        yield f"{counted(count, 'row has', 'rows have')} no value: --skip-empty leaves them out"
 
 
 def _kept_as_text(
