@@ -71,7 +71,7 @@ def written(draw: st.DrawFn) -> tuple[bytes, Dialect, list[list[str]]]:
     csv.writer(text, delimiter=delimiter, quotechar=quote, quoting=quoting, lineterminator=end).writerows(
         rows
     )
-    return text.getvalue().encode(encoding), Dialect(delimiter, quote, encoding), rows
+    return text.getvalue().encode(encoding), Dialect(delimiter, quote, encoding, trim="no"), rows
 
 
 def _is_of(cell: str, encoding: str) -> bool:
@@ -273,7 +273,7 @@ def test_settings_of_csv_are_checked() -> None:
 @given(written())
 def test_the_reader_of_the_check_finds_the_same_cells(given: tuple[bytes, Dialect, list[list[str]]]) -> None:
     data, dialect, (names, *rows) = given
-    said = CsvDialect(dialect.delimiter, dialect.quote, dialect.encoding)
+    said = CsvDialect(dialect.delimiter, dialect.quote, dialect.encoding, trim=dialect.trim)
     with TemporaryDirectory() as folder:
         (part,) = parts([str(put(Path(folder), data))], "csv", dialect=said)
         assert [one.record for one in check.read(part)] == [

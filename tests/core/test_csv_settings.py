@@ -588,3 +588,49 @@ def test_a_hint_at_dates_can_be_pasted(tmp_path: Path, text: str) -> None:
         assert str(reader.struct.fields[0].type) == ("date" if hint.startswith("date") else "timestamp_ntz")
         assert dates.null_count == 0 == rest.drop_null().to_pylist().__len__()
         assert found.notes == []
+
+
+AIR = '"Month"| "1958"| "the year"\n"JAN"|  340|  "360, about"\n"FEB" |318 | \n'
+
+
+def test_blanks_next_to_delimiters_are_no_part_of_a_cell_where_numbers_or_quotes_show_it(
+    tmp_path: Path,
+) -> None:
+    for delimiter, end in ((",", "\n"), (";", "\r\n"), ("\t", "\r")):
+        file = put(tmp_path, AIR.replace("|", delimiter).replace("\n", end))
+        types, found, others, notes = read(file)
+        assert types == {"Month": "string", "1958": "long", "the year": "string"}
+        assert (found, others) == ([("JAN", 340, "360, about"), ("FEB", 318, None)], [])
+        assert any("--trim yes" in note for note in notes)
+        assert texts(file) == texts(file, trim="yes") == [("JAN", "340", "360, about"), ("FEB", "318", None)]
+    file = put(tmp_path, AIR.replace("|", ",").replace("360, about", "360"))
+    assert read(file, trim="no")[0] == {"Month": "string", ' "1958"': "string", ' "the year"': "string"}
+    assert texts(file, trim="no")[0] == ("JAN", "  340", '  "360"')
+
+
+def test_blanks_of_texts_stay_where_nothing_shows_that_they_are_none_of_it(tmp_path: Path) -> None:
+    file = put(tmp_path, "id,note\n1, x\n2,y \n")
+    assert texts(file) == [("1", " x"), ("2", "y ")]
+    assert texts(file, trim="yes") == [("1", "x"), ("2", "y")]
+    assert read(file)[3] == []
+
+
+def test_table_of_psql_has_types_by_the_printed_hints(tmp_path: Path) -> None:
+    file = put(
+        tmp_path,
+        ' id |  name  | n \n----+--------+---\n  1 | Ann B  | 5\n  2 | "Bo"   |  \n  3 | Cy     | 7\n(3 rows)\n',
+    )
+    assert "FILE has blanks next to delimiters: --trim yes leaves them out" in read(file)[3]
+    types, rows, others, _ = read(file, trim="yes")
+    assert types == {"id": "long", "name": "string", "n": "long"}
+    assert rows == [(1, "Ann B", 5), (2, "Bo", None), (3, "Cy", 7)]
+    assert [line for _, line in others] == [2, 6]
+    assert len(texts(file, trim="yes")) == 3
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text('a1"\\ \t,\n\r', max_size=24), st.sampled_from(["", "\\"]))
+def test_trimmed_cells_are_the_same_to_the_reader_of_the_check(text: str, escape: str) -> None:
+    with TemporaryDirectory() as folder:
+        said = {"escape": escape} if escape else {"escape": "none"}
+        texts(put(Path(folder), "a,b\n" + text), trim="yes", header="yes", delimiter=",", quote='"', **said)

@@ -57,6 +57,7 @@ class CsvDialect(NamedTuple):
     thousands: str = ""
     nulls: str = ""
     skip_empty: str = ""
+    trim: str = ""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CsvDialect:
@@ -95,6 +96,7 @@ class CellMarks(NamedTuple):
     quote: str = '"'
     escape: str = ""
     comment: str = ""
+    blanks: str = ""  # that are no part of a cell where they stand next to a delimiter
 
 
 def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
@@ -242,12 +244,16 @@ def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
     delimiters = dialect.delimiter or _DELIMITERS
     none = {"none": ""}
     quote, escape = none.get(dialect.quote, dialect.quote or '"'), none.get(dialect.escape, dialect.escape)
-    signs = CellMarks(delimiters[0], quote, escape, dialect.comment)
+    signs = CellMarks(delimiters[0], quote, escape, dialect.comment, " \t" if dialect.trim == "yes" else "")
     best, even = _best(head, delimiters, signs)
     if quote and not dialect.escape and _BACKSLASH + quote in head.text:
         escaped, _ = _best(head, delimiters, signs._replace(escape=_BACKSLASH))
         if _closes_only_so(head, escaped):
             return escaped
+    if dialect.trim in ("", "auto"):
+        short, all_even = _best(head, delimiters, signs._replace(blanks=" \t"))
+        if all_even and _needs_trim(head, short):
+            return short
     if dialect.quote or even or "'" not in head.text:
         return best
     single, single_even = _best(head, delimiters, signs._replace(quote="'"))
@@ -263,6 +269,20 @@ def _best(head: Head, delimiters: str, signs: CellMarks) -> tuple[CellMarks, boo
         if header > most and others.count(header) * 2 >= len(others):
             best, most, even = delimiter, header, set(others) <= {header}
     return signs._replace(delimiter=best), even
+
+
+def _needs_trim(head: Head, signs: CellMarks) -> bool:
+    """True if a quote or a number stands behind blanks in the first rows."""
+    for whole, short in zip(head.rows(signs._replace(blanks="")), head.rows(signs), strict=False):
+        for cell in whole.cells or ():
+            inner = getattr(cell, "written", str(cell)).lstrip(" \t")
+            if signs.quote and inner != getattr(cell, "written", str(cell)) and inner.startswith(signs.quote):
+                return True
+        if len(whole.cells or ()) == len(short.cells or ()):
+            pairs = zip(whole.cells or (), short.cells or (), strict=True)
+            if any(a[:1] in (" ", "\t") and _kind(b, ValueSettings()) == "number" for a, b in pairs):
+                return True
+    return False
 
 
 def _closes_only_so(head: Head, signs: CellMarks) -> bool:
@@ -374,7 +394,11 @@ def _complete_rows(
             except _GoesOn:
                 break
         else:
-            cells = [Cell(cell) for cell in text[position:stop].split(signs.delimiter)]
+            blanks = signs.blanks.replace(signs.delimiter, "")
+            cells = [
+                Cell(cell.strip(blanks) if blanks else cell)
+                for cell in text[position:stop].split(signs.delimiter)
+            ]
         yield Row(before + line + 1, text[position:stop], cells)
         line = bisect_left(stops, stop, line)
         position = ends[line][1]
@@ -397,20 +421,25 @@ def _cells(
     The record is its line then. Raises _GoesOn if the record may continue after the text.
     """
     delimiter, quote, escape = signs[:3]
+    blanks = signs.blanks.replace(delimiter, "")
     out: list[Cell] = []
     while True:
         stop = stops[line]
+        begin = _after(text, position, blanks)
+        if text.startswith(quote, begin):
+            position = begin
         if text.startswith(quote, position):
             close = _close(text, position, quote, escape)
             # A quote at the end of a piece may be the first of a doubled one.
-            if not is_all and (close is None or close + 1 == len(text)):
+            behind = len(text) if close is None else _after(text, close + 1, blanks)
+            if not is_all and behind == len(text):
                 raise _GoesOn
-            if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
+            if close is not None and text[behind : behind + 1] in ("", delimiter, "\r", "\n"):
                 out.append(Cell(_unescaped(text[position + 1 : close], quote, escape)))
-                end = close + 1
+                end = behind
             elif close is not None and close < stop:
                 end = _next(text, delimiter, position, stop)
-                written = text[position:end]
+                written = text[position:end].rstrip(blanks) if blanks else text[position:end]
                 lenient = (
                     _unescaped(written[1 : close - position], quote, escape) + written[close - position + 1 :]
                 )
@@ -423,7 +452,7 @@ def _cells(
                 raise _GoesOn
         else:
             end = _next(text, delimiter, position, stop)
-            out.append(Cell(text[position:end]))
+            out.append(Cell(text[position:end].strip(blanks) if blanks else text[position:end]))
         if not text.startswith(delimiter, end):
             return out, end
         position = end + 1
@@ -433,6 +462,13 @@ def _next(text: str, delimiter: str, position: int, stop: int) -> int:
     """The position of the line's next delimiter, or of its end."""
     place = text.find(delimiter, position, stop)
     return stop if place < 0 else place
+
+
+def _after(text: str, position: int, blanks: str) -> int:
+    """The first position that has none of the blanks."""
+    while blanks and text[position : position + 1] in tuple(blanks):
+        position += 1
+    return position
 
 
 def _close(text: str, position: int, quote: str, escape: str) -> int | None:

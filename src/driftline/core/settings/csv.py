@@ -54,6 +54,7 @@ class Dialect:
         skip_lines: the number of lines before the header.
         comment: begins lines that are skipped.
         thousands: the separator of thousands.
+        trim: `yes` if blanks next to a delimiter are no part of a cell; `no`; `auto` is not stated.
         skip_empty: `true` if rows without a value are left out.
         nulls: texts of cells that are null, separated by commas.
         kept: the signs are from an earlier batch of the table, and nobody stated them for this one.
@@ -74,6 +75,7 @@ class Dialect:
     skip_lines: str = ""
     comment: str = ""
     thousands: str = ""
+    trim: str = ""
     skip_empty: str = ""
     nulls: str = ""
     kept: bool = False
@@ -81,8 +83,9 @@ class Dialect:
     def __post_init__(self) -> None:
         if self.delimiter in TAB:
             object.__setattr__(self, "delimiter", "\t")
-        if self.header == AUTO:
-            object.__setattr__(self, "header", "")
+        for name in ("header", "trim"):
+            if getattr(self, name) == AUTO:
+                object.__setattr__(self, name, "")
         if self.encoding:
             object.__setattr__(self, "encoding", _encoding(self.encoding))
         stated = {name: getattr(self, name) for name in _MARKS}
@@ -165,6 +168,7 @@ class Dialect:
             "escape": self.escape and f"'{self.escape}'",
             "header": f"'{self.header}'" if self.names else self.header,
             "skip-lines": self.skip_lines,
+            "trim": self.trim,
             "comment": self.comment and f"'{self.comment}'",
             "null": shlex.quote(self.nulls) if "'" in self.nulls else self.nulls and f"'{self.nulls}'",
         }

@@ -268,6 +268,12 @@ class SettingArguments(TypedDict, total=False):
         group="csv",
         flag=Flag("Skip the first N lines of CSV, such as titles.", "N"),
     )]
+    trim: Annotated[Literal["auto", "yes", "no"], Setting(
+        about="Whether blanks next to a delimiter of CSV, outside quotes, are no part of a cell; `auto` to detect it.",
+        default="auto",
+        group="csv",
+        flag=Flag("Whether blanks next to a delimiter of CSV are no part of a cell. [default: auto, detected]"),
+    )]
     skip_empty: Annotated[bool, Setting(
         about="Whether rows of CSV without a value are left out.",
         default="false",

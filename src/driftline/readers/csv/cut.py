@@ -31,13 +31,19 @@ class Marks(NamedTuple):
     """The marks of a CSV text: between cells, around them, and before comments.
 
     Without a ``quote`` nothing encloses cells. An escape precedes quotes within quoted cells, which may also
-    be doubled.
+    be doubled. With ``trim``, blanks next to a delimiter are no part of a cell.
     """
 
     delimiter: bytes = b","
     quote: bytes = b'"'
     escape: bytes = b""
     comment: bytes = b""
+    trim: bool = False
+
+    @property
+    def blanks(self) -> bytes:
+        """The blanks that are no part of a cell."""
+        return b" \t".replace(self.delimiter, b"") if self.trim else b""
 
 
 COMMA = Marks()
@@ -53,6 +59,7 @@ class _Patterns(NamedTuple):
         open: a quote that may yet be closed.
         misquoted: a quote that ends in the midst of its cell.
         pair: two characters that stand for the second.
+        blank: a blank next to a delimiter, or to an end of a line.
         before: by code, true for what may stand before a quote that opens, and after one that closes.
     """
 
@@ -61,28 +68,34 @@ class _Patterns(NamedTuple):
     open: re.Pattern[bytes]
     misquoted: re.Pattern[bytes]
     pair: re.Pattern[bytes]
+    blank: re.Pattern[bytes]
     before: NDArray[np.bool_]
 
 
 @cache
 def _patterns(marks: Marks) -> _Patterns:
-    d, q, e, c = map(re.escape, marks)
+    d, q, e, c = map(re.escape, marks[:4])
+    b = rb"[%b]*+" % marks.blanks if marks.blanks else b""
+    blank = re.compile(
+        rb"[%b](?:[%b\r\n]|\Z)|(?:\A|[%b\r\n])[%b]" % (marks.blanks, d, d, marks.blanks) if b else rb"(?!)"
+    )
     before = np.isin(np.arange(256), list(b"\n\r" + marks.delimiter + marks.quote))
     # Possessive (`*+`), or a cell of many megabytes would leave a place to go back to for each byte.
     bare = rb"([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)" % (d, d)
     comment = re.compile(rb"(?:((?!))|(%b[^\r\n]*+))(\r\n|[\r\n]|\Z)" % c)
     if not q:
         never = re.compile(rb"(?!)")
-        return _Patterns(re.compile(rb"(?:((?!))|" + bare), comment, never, never, never, before)
+        return _Patterns(re.compile(rb"(?:((?!))|" + bare), comment, never, never, never, blank, before)
     pair = rb"%b%b|%b[%b%b]?+" % (q, q, e, q, e) if e else q + q
     inside = rb"[^%b]*+(?:(?:%b)[^%b]*+)*+" % (q + e, pair, q + e)
     in_line = rb"[^%b\r\n]*+(?:(?:%b)[^%b\r\n]*+)*+" % (q + e, pair, q + e)
     return _Patterns(
-        re.compile(rb"(?:%b(%b)%b(?=[%b\r\n]|\Z)|%b" % (q, inside, q, d, bare)),
+        re.compile(rb"(?:%b%b(%b)%b%b(?=[%b\r\n]|\Z)|%b" % (b, q, inside, q, b, d, bare)),
         comment,
-        re.compile(rb"%b%b%b?\Z" % (q, inside, q)),
-        re.compile(rb"%b%b%b" % (q, in_line, q)),
+        re.compile(rb"%b%b%b%b?\Z" % (b, q, inside, q)),
+        re.compile(rb"%b%b%b%b" % (b, q, in_line, q)),
         re.compile(rb"[%b]([%b])" % (q + e, q + e)),
+        blank,
         before,
     )
 
@@ -189,6 +202,7 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRec
     [[b'1', b'a "b" c'], None]
     """
     position, patterns, delimiter, quote = 0, _patterns(marks), marks.delimiter, marks.quote
+    blanks = marks.blanks
     while position < len(text):
         if _is_comment(text, position, marks):
             match = patterns.comment.match(text, position)
@@ -201,6 +215,7 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRec
             match = patterns.cell.match(text, position)
             assert match is not None, text[position : position + 80]
             quoted, bare, mark = match.groups()
+            bare = bare.strip(blanks) if blanks and bare else bare
             if (
                 quote
                 and quoted is None
@@ -291,7 +306,7 @@ def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
     """
     if len(text) <= _MANY and not (marks.quote and marks.quote in text):
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
-        return [end] if end else [], not _has_comments(text, marks)
+        return [end] if end else [], not (_has_comments(text, marks) or _patterns(marks).blank.search(text))
     codes = _codes(text, marks)
     # A line feed is outside quotes if an even number of quotes is before it: no cell is looked at.
     places = _line_ends(codes, _places(codes, marks.quote), final=False) + 1
@@ -355,7 +370,7 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
 
 def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
     """True if each quote before ``end`` (where a record ends) opens or closes a cell or is doubled in one."""
-    if _has_comments(text, marks):
+    if _has_comments(text, marks) or _patterns(marks).blank.search(text, 0, end):
         return False
     codes = _codes(text, marks)[:end]
     quotes = _places(codes, marks.quote)
@@ -382,7 +397,7 @@ def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
         match = (patterns.comment if is_comment else patterns.cell).match(text, position)
         assert match is not None, text[position : position + 80]
         if (
-            text.startswith(marks.quote, position)
+            (marks.trim or text.startswith(marks.quote, position))
             and len(text) - position < longest
             and patterns.open.match(text, position)
         ):

@@ -208,6 +208,7 @@ class Form:
             "" if dialect.encoding else self.encoding,
             escape="" if dialect.escape else self.marks.escape.decode(),
             header="" if dialect.header or self.has_header else NO,
+            trim="" if dialect.trim or not self.marks.trim else YES,
         )
         if guessed != Dialect():
             yield f"detected {guessed.flags} in {path}"
@@ -284,6 +285,10 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas; for a column that is there: driftline resolve"
+    if not (dialect.trim or marks.trim) and (trimmed := _trimmed(begin, [marks])):
+        has_same = 2 * begin.widths(trimmed).count(begin.widths(trimmed)[0]) > len(begin.widths(trimmed))
+        if has_same:
+            yield f"{{path}} has blanks next to delimiters: {Dialect(trim=YES).flags} leaves them out"
     if has_header and (advice := header_advice(begin.judged(marks, dialect), dialect, "{path}")):
         yield advice
     if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
@@ -383,17 +388,34 @@ def _marks_of(begin: Beginning, delimiters: Iterable[bytes], dialect: Dialect) -
     Otherwise the delimiter is a comma, or another possible one.
     """
     quote, escape = ("" if text == NONE else text for text in (dialect.quote or '"', dialect.escape))
-    marks = Marks(b",", quote.encode(), escape.encode(), dialect.comment.encode())
+    marks = Marks(b",", quote.encode(), escape.encode(), dialect.comment.encode(), dialect.trim == YES)
     among = [marks._replace(delimiter=d) for d in delimiters]
     widest = begin.widest(among)
     # Only if every quote needs it: a file that doubles quotes has cells that end in a backslash, as paths do,
     # and they would be joined with the next.
     if not dialect.escape and (escaped := _escaped(begin, among)):
         return escaped
+    if not dialect.trim and (trimmed := _trimmed(begin, among)) and begin.is_even(trimmed):
+        return trimmed
     if dialect.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
         return widest
     with_other_quote = begin.widest([marks._replace(quote=_OTHER_QUOTE) for marks in among])
     return with_other_quote if begin.is_even(with_other_quote) else widest
+
+
+def _trimmed(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
+    """Return the marks without blanks next to delimiters, if a quote or a number stands beside some."""
+    marks = begin.widest([marks._replace(trim=True) for marks in among])
+    quote = marks.quote or b"\n"  # which begins no cell
+    if not begin.is_wide(marks):
+        return None
+    for row, trimmed in zip(begin.cells(marks._replace(trim=False)), begin.cells(marks), strict=False):
+        if any(cell[:1] in b" \t" and cell.lstrip(b" \t").startswith(quote) for cell in row if cell):
+            return marks
+        pairs = zip(row, trimmed, strict=True) if len(row) == len(trimmed) else ()
+        if any(cell[:1] in (b" ", b"\t") and _kind(short, JSON_SIGNS) == _NUMBER for cell, short in pairs):
+            return marks
+    return None
 
 
 def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
