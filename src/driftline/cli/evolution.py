@@ -40,9 +40,8 @@ def alter(
     from driftline.operations import alter as altering  # late: the other commands do without
     from driftline.report import tables
 
-    request = replace(
-        altering.AlterRequest.of_sql(sql), siblings=siblings
-    )  # what cannot be read is said before Java starts
+    # What cannot be read is said before Java starts.
+    request = replace(altering.AlterRequest.of_sql(sql), siblings=siblings)
     name = altering.local_name(request.table, "lake")
     named(context, name)
     interrupt = context.obj.interrupt
@@ -149,11 +148,8 @@ def erase(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import tables
 
-    if not (dry_run or yes):
-        raise UsageError(
-            f"erase deletes rows of {table}, and its older snapshots",
-            hint="--dry-run counts them, --yes does it",
-        )
+    work = f"erase deletes rows of {table}, and its older snapshots"
+    confirm(work, dry_run=dry_run, yes=yes, look="counts them")
     with Progress() as progress:
         lake = context.obj.open(progress, table=table, writes=True)
         erased = lake.table(table).erase(where, dry_run=dry_run, progress=progress.phase)

@@ -226,10 +226,13 @@ def _option(name: str, flag: Flag, values: object, *, repeated: bool = False) ->
     return Parameter(named, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, option])
 
 
-def confirm(work: str, *, dry_run: bool, yes: bool) -> None:
-    """Raise UsageError for a command that does the ``work`` only if it is told to."""
+def confirm(work: str, *, dry_run: bool, yes: bool, look: str = "shows what it would do") -> None:
+    """Raise UsageError for a command that does the ``work`` only if it is told to.
+
+    ``look``: what a dry run does.
+    """
     if not (dry_run or yes):
-        raise UsageError(work, hint="--dry-run shows what it would do, --yes does it")
+        raise UsageError(work, hint=f"--dry-run {look}, --yes does it")
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:

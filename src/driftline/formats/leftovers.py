@@ -1,15 +1,17 @@
-"""Lists files in a folder, to find those that no snapshot has."""
+"""Lists files in a folder, to find those that no snapshot has, and makes sure that deleted ones are gone."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftline.errors import SetupError
 from driftline.formats.lakes import Orphan
+from driftline.runtime.disk import sync
 from driftline.runtime.file_io import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
@@ -50,3 +52,18 @@ def bare(path: str) -> str:
     ('/a/b', '/a/b')
     """
     return re.sub(r"^[a-z0-9+.-]+:/+", "/", path)
+
+
+def check_deleted(table: str, staying: Collection[str]) -> None:
+    """Raise SetupError if files of a table are still there after their deletion."""
+    if staying:
+        raise SetupError(
+            f"{table}: {len(staying)} files cannot be deleted, the first is {min(staying)}",
+            "once the cause is gone, run it again: it goes on where it was",
+        )
+
+
+def sync_deletions(places: Iterable[Path | None]) -> None:
+    """Sync the folders that files on a disk were deleted from: a power cut could bring them back."""
+    folders = {place.parent for place in places if place is not None}
+    sync(sorted(folder for folder in folders if folder.is_dir()))

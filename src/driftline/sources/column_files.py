@@ -23,7 +23,7 @@ from driftline.readers.columnar.parquet import (
     Seen,
 )
 from driftline.readers.columnar.rows import ColumnReader, has_required, together
-from driftline.readers.csv.split import with_resolved_texts
+from driftline.readers.columnar.split import with_resolved_texts
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import TaskReader
 from driftline.sources.listing import PathTexts, partitioned

@@ -29,7 +29,7 @@ from driftline.readers.columnar.rows import (
     read_checked,
     together,
 )
-from driftline.readers.csv.split import read_resolved, resolved_columns, split_struct
+from driftline.readers.columnar.split import read_resolved, resolved_columns, split_struct
 from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import AdmissionTerms, TaskReader

@@ -25,7 +25,7 @@ from driftline.readers.columnar.rows import (
     table_rows,
     together,
 )
-from driftline.readers.csv.split import read_resolved
+from driftline.readers.columnar.split import read_resolved
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import in_order
 from driftline.readers.kafka.keys import NULL_VALUE, MessageKeys

@@ -13,14 +13,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from driftline.core.schema.text import quoted
-from driftline.errors import SetupError
 from driftline.formats.ducklake.files import Storage, leaves, local
 from driftline.formats.ducklake.inlined import inlined_rows, inlined_tables
 from driftline.formats.ducklake.rows import ColumnBounds, both
 from driftline.formats.ducklake.snapshot import DELETES_SUFFIX, LIVE, TableRow, find, latest, load
 from driftline.formats.lakes import Expired, Orphan
-from driftline.formats.leftovers import bare, listed
-from driftline.runtime.disk import Bounds, delete_file, sync
+from driftline.formats.leftovers import bare, check_deleted, listed, sync_deletions
+from driftline.runtime.disk import Bounds, delete_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,14 +86,9 @@ class DuckLakeExpiry:
             _delete(path, within)
         present = {bare(f.path) for folder in folders for f in listed(self.spark, folder, float("inf"))}
         staying = present & set(map(bare, paths))
-        if staying:
-            raise SetupError(
-                f"{self.name}: {len(staying)} files cannot be deleted, the first is {min(staying)}",
-                "once the cause is gone, run it again: it goes on where it was",
-            )
+        check_deleted(self.name, staying)
         if self.catalog.durable:
-            places = {place.parent for place in map(local, paths) if place is not None}
-            sync(sorted(place for place in places if place.is_dir()))
+            sync_deletions(map(local, paths))
         ids = [id_ for id_, _ in waiting]
         self.catalog.write(lambda c: self._tidy(c, ids), lambda c: not _still(c, ids))
         return Expired(older, len(paths) - len(outside), outside)
@@ -223,7 +217,7 @@ def registered(connection: Connection) -> list[str]:
         ):
             out.append(folders.get(int(table), base) + path if relative else path)
     for path, relative in connection.rows(
-        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_files_scheduled_for_deletion"
+        f"SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.{_SCHEDULED}"
     ):
         out.append(base + path if relative else path)
     return out

@@ -22,7 +22,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError, 
 from driftline.formats.home import Relocation
 from driftline.formats.iceberg.commit import SyncedCommit, is_durable
 from driftline.formats.iceberg.expiry import IcebergExpiry
-from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
+from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, files_in, in_store
 from driftline.formats.iceberg.gateway import items, java_errors, short
 from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.offline import OfflineIcebergTable, located
@@ -413,7 +413,7 @@ def clean(
         table = tables[sharing[0]]
         within = Bounds.either(handle.bounds(tables[handle]) for handle in sharing)
         remote = in_store(table, folder)
-        files = _listed(spark, table, folder, before)
+        files = files_in(spark, table, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
         ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
         written = {bare(f.path): f for f in ours}
@@ -435,12 +435,7 @@ def clean(
 
 def _below(spark: SparkSession, java: Any) -> list[Orphan]:
     """All files below a Java table's location."""
-    return list(_listed(spark, java, str(java.location()), float("inf")))
-
-
-def _listed(spark: SparkSession, table: Any, folder: str, before: float) -> Iterator[Orphan]:
-    """All files in a folder of a Java table that were last changed ``before`` then, in seconds since 1970."""
-    return listed_orphans(table, folder, before) if in_store(table, folder) else listed(spark, folder, before)
+    return list(files_in(spark, java, str(java.location()), float("inf")))
 
 
 def _purge(spark: SparkSession, java: Any, files: Iterable[Orphan]) -> None:
@@ -470,7 +465,7 @@ def _is_behind(handle: IcebergHandle, table: Any) -> bool:
     """True if a Java table's folder has later metadata than its catalog, which may name what looks unused."""
     current = str(table.operations().current().metadataFileLocation())
     folder, version = current.rpartition("/")[0], _version(current)
-    files = _listed(handle.spark, table, folder, time.time())
+    files = files_in(handle.spark, table, folder, time.time())
     later = next((file.path for file in files if _version(file.path) > version >= 0), None)
     if later is not None:
         _LOG.warning(

@@ -7,7 +7,7 @@ after it, the next run finds by the list what is left to delete.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,13 @@ from driftline.formats.iceberg.commit import (
     java_list,
     replace_metadata,
 )
-from driftline.formats.iceberg.files import in_store, listed_orphans
+from driftline.formats.iceberg.files import files_in, in_store
 from driftline.formats.iceberg.gateway import java_errors, metadata_json, short, text_map
 from driftline.formats.iceberg.reader import read_file, write_beside
 from driftline.formats.iceberg.unread import partial as metadata_rows
 from driftline.formats.lakes import Expired, Orphan
-from driftline.formats.leftovers import bare, listed
-from driftline.runtime.disk import delete_all_by_file_io, on_disk, sync
+from driftline.formats.leftovers import bare, check_deleted, sync_deletions
+from driftline.runtime.disk import delete_all_by_file_io, on_disk
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
@@ -140,13 +140,9 @@ class IcebergExpiry:
         staying = {bare(file.path) for file in _below(table, java)} & set(map(bare, spare)) - set(
             map(bare, outside)
         )
-        if staying:
-            raise SetupError(
-                f"{table.name}: {len(staying)} files cannot be deleted, the first is {min(staying)}",
-                "once the cause is gone, run it again: it goes on where it was",
-            )
+        check_deleted(table.name, staying)
         if is_durable(table.jvm, java.io()):
-            _sync_folders(spare)
+            sync_deletions(map(on_disk, spare))
         self._forget(str(path))
         return Expired(0, len(spare) - len(outside), outside)
 
@@ -196,9 +192,9 @@ def _named(table: IcebergHandle, java: Any) -> set[str]:
 def _below(table: IcebergHandle, java: Any) -> Iterator[Orphan]:
     """All files below a Java table's location, without the checksums of Hadoop."""
     location = str(java.location())
+    files = files_in(table.spark, java, location, float("inf"))
     if in_store(java, location):
-        return listed_orphans(java, location, float("inf"))
-    files = listed(table.spark, location, float("inf"))
+        return files
     return (file for file in files if not file.path.endswith(".crc"))
 
 
@@ -209,9 +205,3 @@ def _listed_in(java: Any, path: str) -> list[str]:
             return list(json.loads(read_file(path, java.io())))
     except Py4JJavaError as error:
         raise SetupError(f"{path} cannot be read: {short(error)}") from error
-
-
-def _sync_folders(paths: Iterable[str]) -> None:
-    """Sync the folders that files on a disk were deleted from: a power cut could bring them back."""
-    folders = {place.parent for place in map(on_disk, paths) if place is not None}
-    sync(sorted(folder for folder in folders if folder.is_dir()))

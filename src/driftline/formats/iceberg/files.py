@@ -27,6 +27,7 @@ from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items, java_errors, java_schema, json_of, text_map
 from driftline.formats.iceberg.unread import telling
 from driftline.formats.lakes import Orphan
+from driftline.formats.leftovers import listed
 from driftline.runtime.disk import NEW, delete_by_file_io, delete_by_hadoop, on_disk
 from driftline.runtime.file_io import options, vended
 from driftline.runtime.spark_version import java_type, rewritten_table, rows_of, spark_table
@@ -74,7 +75,12 @@ def in_store(table: Any, folder: str) -> bool:
     return _class(table.io(), folder) != "HadoopFileIO"
 
 
-def listed_orphans(table: Any, folder: str, before: float) -> Iterator[Orphan]:
+def files_in(spark: SparkSession, table: Any, folder: str, before: float) -> Iterator[Orphan]:
+    """All files in a folder of a Java table that were last changed ``before`` then, in seconds since 1970."""
+    return _stored(table, folder, before) if in_store(table, folder) else listed(spark, folder, before)
+
+
+def _stored(table: Any, folder: str, before: float) -> Iterator[Orphan]:
     """Yield all files in a folder of a store that were made ``before`` then, in seconds since 1970."""
     for file in items(table.io().listPrefix(f"{folder.rstrip('/')}/")):
         if int(file.createdAtMillis()) / 1000 <= before:

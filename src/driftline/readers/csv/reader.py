@@ -45,10 +45,10 @@ from driftline.files.text import LineRange
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
+from driftline.readers.columnar.split import SplitColumn, with_split_columns
 from driftline.readers.csv.cells import NoRow, columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, Piece, TooLongError, count_lines, is_escaped
 from driftline.readers.csv.open import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
-from driftline.readers.csv.split import SplitColumn, by_kinds, dated, with_split_columns
 from driftline.readers.csv.tally import (
     ColumnTally,
     Place,
@@ -63,6 +63,8 @@ from driftline.readers.csv.types import (
     NARROW,
     Patterns,
     Types,
+    by_kinds,
+    dated,
     declared_of,
     hint_lines,
     in_order,

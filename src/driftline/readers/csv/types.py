@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from itertools import product
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.declared import VOID
+from driftline.convert.declared import OVERFLOW, VOID
 from driftline.convert.kernels import dates_of
 from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, Change
@@ -28,6 +29,7 @@ from driftline.core.schema.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    Field,
     Path,
     Primitive,
     Struct,
@@ -38,6 +40,8 @@ from driftline.core.settings.csv import JSON_SIGNS, POINT, Signs
 from driftline.core.settings.fields import FieldSettings, toml_line
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import EXACT, OFFSET, OFFSET_PATTERN, TIMESTAMP_PATTERN, base_of, is_single
+from driftline.readers.columnar.rows import ColumnReader
+from driftline.readers.columnar.split import SplitColumn, with_split_columns
 
 Types = frozenset[Primitive]
 
@@ -501,3 +505,49 @@ def _candidates(days: tuple[str, ...]) -> list[DatePattern]:
     moments = (f"{day} {clock}" for day, clock in product(days, _CLOCKS))
     dates = [DatePattern.of(day, DATE) for day in days if day not in _ISO]
     return dates + [DatePattern.of(moment, TIMESTAMP_NTZ) for moment in moments if moment not in _ISO]
+
+
+def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
+    """Read the dates of text columns that have a pattern; other texts become a second field."""
+    return with_split_columns(
+        reader,
+        {
+            f.name: SplitColumn(
+                (replace(f, type=patterns[f.name].type), Field(f.name, STRING, doc=OVERFLOW)),
+                partial(_by_pattern, patterns[f.name]),
+            )
+            for f in reader.struct.fields
+            if f.type == STRING and f.name in patterns
+        },
+    )
+
+
+def by_kinds(reader: ColumnReader, types: Mapping[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
+    """Read the cells of some text columns by their own types.
+
+    Args:
+        reader: the reader.
+        types: the types of each column, by name.
+        signs: the signs in numbers.
+    """
+    return with_split_columns(
+        reader,
+        {
+            f.name: SplitColumn(
+                tuple(replace(f, type=type_) for type_ in types[f.name]),
+                partial(_by_type, types[f.name], signs),
+            )
+            for f in reader.struct.fields
+            if f.name in types
+        },
+    )
+
+
+def _by_pattern(pattern: DatePattern, texts: pa.Array) -> Sequence[pa.Array]:
+    dates = dates_of(texts, pattern)
+    return dates, pc.if_else(dates.is_valid(), pa.scalar(None, pa.string()), texts)
+
+
+def _by_type(types: Sequence[Primitive], signs: Signs, texts: pa.Array) -> Sequence[pa.Array]:
+    values = values_of(texts, signs)
+    return [values[type_] for type_ in types]

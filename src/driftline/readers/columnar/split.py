@@ -13,61 +13,11 @@ import pyarrow.compute as pc
 
 from driftline.convert.declared import OVERFLOW
 from driftline.convert.json_values import spelled
-from driftline.convert.kernels import dates_of
-from driftline.core.schema.date_pattern import DatePattern
-from driftline.core.schema.types import STRING, Field, Primitive, Struct
-from driftline.core.settings.csv import Signs
+from driftline.core.schema.types import STRING, Field, Struct
 from driftline.core.settings.fields import TextReading
 from driftline.observe.expect import UNKNOWN
 from driftline.readers.columnar.rows import ColumnReader, Rows
-from driftline.readers.csv.types import Patterns, values_of
 from driftline.readers.task import AdmissionTerms
-
-
-def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
-    """Read the dates of text columns that have a pattern; other texts become a second field."""
-    return with_split_columns(
-        reader,
-        {
-            f.name: SplitColumn(
-                (replace(f, type=patterns[f.name].type), Field(f.name, STRING, doc=OVERFLOW)),
-                partial(_by_pattern, patterns[f.name]),
-            )
-            for f in reader.struct.fields
-            if f.type == STRING and f.name in patterns
-        },
-    )
-
-
-def by_kinds(reader: ColumnReader, types: Mapping[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
-    """Read the cells of some text columns by their own types.
-
-    Args:
-        reader: the reader.
-        types: the types of each column, by name.
-        signs: the signs in numbers.
-    """
-    return with_split_columns(
-        reader,
-        {
-            f.name: SplitColumn(
-                tuple(replace(f, type=type_) for type_ in types[f.name]),
-                partial(_by_type, types[f.name], signs),
-            )
-            for f in reader.struct.fields
-            if f.name in types
-        },
-    )
-
-
-def _by_pattern(pattern: DatePattern, texts: pa.Array) -> Sequence[pa.Array]:
-    dates = dates_of(texts, pattern)
-    return dates, pc.if_else(dates.is_valid(), pa.scalar(None, pa.string()), texts)
-
-
-def _by_type(types: Sequence[Primitive], signs: Signs, texts: pa.Array) -> Sequence[pa.Array]:
-    values = values_of(texts, signs)
-    return [values[type_] for type_ in types]
 
 
 def with_split_columns(reader: ColumnReader, columns: Mapping[str, SplitColumn]) -> ColumnReader:
@@ -120,10 +70,14 @@ def resolved_columns(struct: Struct, terms: AdmissionTerms) -> Mapping[str, Spli
 
     Where the table has a column of the field's texts, it keeps them all as they are written.
     """
+    of_fields = terms.settings.fields.fields.items()
+    readings = {name: of_field.texts for name, of_field in of_fields if of_field.texts is not None}
+    if not readings:  # of each batch of nearly every table
+        return {}
     names = Counter(f.name for f in struct.fields)
     columns = {}
     for f in struct.fields:
-        reading = terms.settings.fields.of(f.name).texts
+        reading = readings.get(f.name)
         if reading is None or reading.type == STRING or f.type != STRING or names[f.name] > 1:
             continue
         typed = replace(f, type=reading.type)
