@@ -232,7 +232,7 @@ def confirm(work: str, *, dry_run: bool, yes: bool, look: str = "shows what it w
     ``look``: what a dry run does.
     """
     if not (dry_run or yes):
-        raise UsageError(work, hint=f"--dry-run {look}, --yes does it")
+        raise UsageError(f"{work}, only with --yes", hint=f"--dry-run {look}")
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
