@@ -185,8 +185,9 @@ class Files:
         choices = "again takes all of it once more, skip passes it over"
         if self.log.changes.choice == "fail":
             choices = f"append takes the lines behind those ingested, {choices}"
+        sentence = f"{'; '.join(changed[:_NAMED])}{others}"
         return DataError(
-            f"{'; '.join(changed[:_NAMED])}{others}",
+            sentence,
             hint="move it out of the folder and add the new data under another name; or --changed-files "
             f"(changed_files= in Python): {choices}",
         )
