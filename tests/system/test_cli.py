@@ -53,6 +53,7 @@ COMMANDS = {
     "verify exactly": ["verify", "in/1.jsonl", "--table", "shop.orders", "--exactly"],
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
     "verify no table": ["verify", "in", "--table", "shop.nothing"],
+    "verify no record": ["verify", "empty", "--table", "shop.nothing"],
     "doctor": ["doctor", "--json"],
     "relocate unasked": ["relocate", "--lake", "copied"],
     "relocate dry": ["relocate", "--lake", "copied", "--dry-run", "--json"],
@@ -81,6 +82,9 @@ def here(tmp_path_factory) -> Path:
     (folder / "in" / "2.jsonl").write_text(DAY_2)
     (folder / "bad.jsonl").write_text("no JSON\n[1]\n")
     (folder / "other.jsonl").write_text('{"id": 5}\n')
+    (folder / "empty").mkdir()
+    (folder / "empty" / "1.jsonl").write_text("")
+    (folder / "empty" / "2.json").write_text("[ ]")
     (folder / "copied").mkdir()
     with closing(sqlite3.connect(folder / "copied" / "catalog.db")) as catalog, catalog:
         catalog.execute("create table driftline_lake (path text, id text)")
@@ -286,6 +290,8 @@ def test_errors_of_sql_are_one_line_with_the_place(done):
 def test_verify(done):
     assert done["verify"].out == "nothing is missing  4 records: 3 in shop.orders, 1 in its quarantine\n"
     assert done["verify exactly"].out.startswith("2 rows too many  ")
+    assert "it has shop.json, shop.orders" in done["verify no table"].err
+    assert done["verify no record"].out == "nothing is missing  0 records: 0 in shop.nothing\n"
     loss = json.loads(done["verify loss"].out)
     assert (loss["ok"], loss["missing"]) == (False, 1)
     assert loss["mismatches"][0]["place"].endswith("other.jsonl:1")

@@ -43,6 +43,9 @@ from driftline.cli.stats import stats
 from driftline.cli.tables import clean, init, relocate, tables
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
+from driftline.errors import UsageError
+
+_SMALL = 1 << 16  # bytes: a file without a record has fewer, as one with a header alone
 
 app = typer.Typer(
     name="driftline",
@@ -198,10 +201,18 @@ def verify(
     from driftline.sources.files import expand
 
     kind, files = expand(sources, format, context.obj.folder)
+    # A feed makes its table with its first record. Only files too small to tell are read before a missing
+    # table is an error: else a typo would cost a start of Spark.
+    sizes = (file.stat().st_size if file.is_file() else _SMALL for file in map(Path, files))
+    may_be_empty = sum(sizes) < _SMALL
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
+        lake = context.obj.open(progress, must_exist=True, table=None if may_be_empty else table)
         progress.phase("comparing source and table")
-        verdict = lake.table(table).verify(files, kind, exactly=exactly)
+        try:
+            verdict = lake.table(table).verify(files, kind, exactly=exactly)
+        except UsageError:
+            context.obj.must_have(table)  # its error names tables with similar names
+            raise
     put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -92,7 +92,7 @@ class Invocation:
         if must_exist or table is not None:
             self._must_exist()
         if table is not None:
-            self._must_have(table)
+            self.must_have(table)
         if brief:  # then Java's better compiler takes longer than it saves
             # Never for captures or the Python API: they run long enough for the better compiler to pay.
             os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
@@ -119,7 +119,7 @@ class Invocation:
                 hint="pass its folder with --lake; `driftline ingest` creates one",
             )
 
-    def _must_have(self, table: str) -> None:
+    def must_have(self, table: str) -> None:
         """Raise UsageError if the lake has no such table, as far as that is known without Spark."""
         # Before Spark starts a typo costs one second, not fifteen.
         names = self._tables()
@@ -160,7 +160,7 @@ class Invocation:
         if table is None or to is None:
             progress.phase("relocating")
             return relocate(self._embedded, dry_run=dry_run)
-        self._must_have(table)
+        self.must_have(table)
         other = replace(self, lake=to)
         if Path(to).suffix == ".toml":  # the lake that it names, whatever the environment does
             env = {name: value for name, value in self.env.items() if name != "DRIFTLINE_LAKE"}
@@ -220,7 +220,7 @@ class Invocation:
             return None
         embedded.check_open(writes=False)
         self._must_exist()
-        self._must_have(table)
+        self.must_have(table)
         return by_duckdb(embedded, table)
 
     def words(self, table: str) -> Words:
