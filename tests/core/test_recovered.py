@@ -72,6 +72,17 @@ def test_a_cut_packed_metadata_file_gives_way_to_the_one_before(tmp_path: Path) 
     assert locations(tmp_path) == {"t": ["1.gz.metadata.json", None]}
 
 
+def test_cut_metadata_file_of_a_moved_lake_is_looked_for_where_it_lies_now(tmp_path: Path) -> None:
+    put(tmp_path / "1.metadata.json", WHOLE)
+    put(tmp_path / "2.metadata.json", b"")
+    home = tmp_path / "gone"
+    catalog(tmp_path, ("t", home / "2.metadata.json", home / "1.metadata.json"))
+
+    assert not recovered(tmp_path, "lake")
+    assert recovered(tmp_path, "lake", lambda path: path.replace(str(home), str(tmp_path)))
+    assert locations(tmp_path) == {"t": ["1.metadata.json", None]}
+
+
 def test_a_table_whose_first_metadata_file_is_cut_was_never_made(tmp_path: Path) -> None:
     catalog(tmp_path, ("t", put(tmp_path / "0.metadata.json", b""), None))
 

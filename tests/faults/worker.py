@@ -20,7 +20,6 @@ from driftline import Lake
 from driftline.errors import DriftlineError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
-from driftline.formats.open import EmbeddedLake
 from driftline.runtime import duckdb as engine
 from driftline.runtime.session import open_session
 from faults.cases import CASES, prepare
@@ -32,7 +31,6 @@ SETTINGS = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.sql.
 def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
     fresh = session.newSession()
     if format_ == "iceberg":
-        EmbeddedLake(home / "lake").recover()  # as `Lake.open` does
         return Lake.attach(fresh, "lake")
     return Lake(fresh, "lake", DuckLake(fresh, CatalogDatabase.of(format_, home / "lake")))
 

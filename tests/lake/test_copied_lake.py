@@ -422,6 +422,23 @@ def test_a_lake_moved_into_its_old_folder_and_back_is_relocated(
 # -- one table, to another lake
 
 
+def test_moved_lake_whose_newest_metadata_file_is_cut_is_relocated_at_the_version_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = opened(tmp_path / "lake", None)
+    for number in (1, 2):
+        ingest(lake, tmp_path, number)
+    moved = (tmp_path / "lake").rename(tmp_path / "moved")
+    newest = max(moved.rglob("*.metadata.json"), key=lambda path: path.name)
+    newest.write_bytes(newest.read_bytes()[:99])
+
+    opened(moved, None).relocate()
+
+    assert ids(opened(moved, None)) == [1]
+    ingest(opened(moved, None), tmp_path, 2)
+    assert ids(opened(moved, None)) == [1, 2]
+
+
 def refs(lake: Lake, name: str) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in lake.sql(f"select name, type, snapshot_id from lake.{name}.refs").collect()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.config import DURABILITY
+from driftline.errors import SetupError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.relocating import record_home
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake
 from driftline.runtime import disk
+from driftline.runtime.session import embedded_catalog
 
 DURABLE = f"spark.sql.catalog.lake.{DURABILITY}"
 
@@ -110,7 +113,7 @@ def test_new_lake_without_a_table_has_nothing_to_recover(tmp_path: Path) -> None
 
 
 @pytest.mark.embedded_only("a table goes back by its row in the SQLite catalog")
-def test_table_whose_newest_metadata_file_is_cut_is_at_the_version_before_once_opened(
+def test_table_whose_newest_metadata_file_is_cut_is_at_the_version_before_once_attached(
     iceberg: Lake, folder: Path, table_name: str, tmp_path: Path
 ) -> None:
     table = iceberg.table(table_name)
@@ -123,7 +126,25 @@ def test_table_whose_newest_metadata_file_is_cut_is_at_the_version_before_once_o
         ).fetchone()
     put(Path(newest.removeprefix("file:")), "")
 
-    EmbeddedLake(folder, None, durable=True).settle(None)  # as each open does
-    assert [row.id for row in iceberg.sql(f"select id from lake.{table_name}").collect()] == [1]
+    # Iceberg would read the file again and again for a minute and a half, if it read it at all.
+    attached = Lake.attach(iceberg.spark.newSession(), "lake")
+    began = time.monotonic()
+    assert [row.id for row in attached.sql(f"select id from lake.{table_name}").collect()] == [1]
+    assert time.monotonic() - began < 60
     table.ingest(tmp_path / "2.jsonl")
     assert sorted(row.id for row in table.read().collect()) == [1, 2]
+
+
+@pytest.mark.embedded_only("it breaks the SQLite catalog")
+def test_lake_whose_catalog_is_no_database_says_so_in_one_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    put(tmp_path / "catalog.db", "no database")
+    session = spark.newSession()
+    for key, value in embedded_catalog(tmp_path).items():
+        session.conf.set(f"spark.sql.catalog.broken.{key}", value)
+
+    with pytest.raises(
+        SetupError, match=r"catalog\.db, the catalog of the lake, cannot be read: file is not"
+    ):
+        Lake.attach(session, "broken").tables()

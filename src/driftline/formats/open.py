@@ -29,9 +29,17 @@ CATALOG = "lake"  # the catalog of a lake in a folder
 
 
 def iceberg(spark: SparkSession, name: str) -> Catalog:
-    """The Iceberg catalog that the session knows by this name."""
-    from driftline.formats.iceberg.catalog import IcebergCatalog
+    """The Iceberg catalog that the session knows by this name, recovered if it is that of a lake in a folder.
 
+    Raises SetupError if the catalog of such a lake cannot be read.
+    """
+    from driftline.formats.iceberg.catalog import IcebergCatalog
+    from driftline.formats.iceberg.offline import recovered  # late: as all of a format
+    from driftline.runtime.session import embedded_lake  # late: only what has a session needs it
+
+    folder = embedded_lake(spark, name)
+    if folder is not None and (folder / "catalog.db").is_file():
+        recovered(folder, name)
     return IcebergCatalog(spark, name)
 
 
@@ -109,10 +117,9 @@ class EmbeddedLake:
             from driftline.formats.iceberg.relocating import record_home  # late: as all of a format
 
             record_home(Path(self.folder))
-        self.recover()
 
     def recover(self) -> None:
-        """Go back to the last whole version of each table whose newest a power cut took.
+        """Go back to the last whole version of each table whose newest a power cut took, as `iceberg` does.
 
         Iceberg reads a metadata file that is cut twenty times, for a minute and a half, before it says so. A
         DuckLake's database recovers by itself.
@@ -175,8 +182,12 @@ def relocate(lake: EmbeddedLake | None, *, dry_run: bool) -> Relocation:
 
         return ducklake.relocate(lake.database(), elsewhere, dry_run=dry_run)
     from driftline.formats.iceberg import relocating as iceberg_lakes
+    from driftline.formats.iceberg.offline import recovered
 
-    return iceberg_lakes.relocate(Path(lake.folder), elsewhere, dry_run=dry_run)
+    folder = Path(lake.folder).resolve()
+    # A power cut may have been the reason for the move.
+    recovered(folder, CATALOG, iceberg_lakes.PathRewriter(elsewhere.home, str(folder), dry_run=True).moved)
+    return iceberg_lakes.relocate(folder, elsewhere, dry_run=dry_run)
 
 
 def relocate_table(lake: EmbeddedLake | None, table: str, to: Catalog, *, dry_run: bool) -> Relocation:

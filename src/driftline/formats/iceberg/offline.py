@@ -8,6 +8,7 @@ import logging
 import os
 import sqlite3
 import zlib
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from urllib.parse import quote
 from driftline.core.columns.statistics import TableStatistics
 from driftline.core.history.entries import Versions
 from driftline.core.schema.types import Schema
-from driftline.errors import NeedsSpark
+from driftline.errors import NeedsSpark, SetupError
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path, table_statistics
@@ -124,30 +125,46 @@ def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | 
         return None
 
 
-def recovered(lake: Path, catalog: str) -> bool:
+def recovered(lake: Path, catalog: str, moved: Callable[[str], str] = str) -> bool:
     """Go back to the metadata file before, for each table and view whose newest one a power cut took.
 
     Each commit syncs its metadata file before it is acknowledged, so whatever is lost was not acknowledged. A
-    table that was being made is then not there. False if there was nothing to go back from.
+    table that was being made is then not there. ``moved``: returns the path at which a file of the catalog
+    lies now. False if there was nothing to go back from. Raises SetupError if the catalog cannot be read.
     """
-    with catalog_of(lake) as connection:
-        if not connection.execute(_MADE).fetchall():
-            return False
-        rows = connection.execute(_LOCATIONS, (catalog,)).fetchall()
-        mended = [_gone_back(connection, catalog, *row) for row in rows if _is_cut(row[1])]
+    try:
+        with catalog_of(lake) as connection:
+            if not connection.execute(_MADE).fetchall():
+                return False
+            rows = connection.execute(_LOCATIONS, (catalog,)).fetchall()
+            mended = [
+                _gone_back(connection, catalog, name, (location, before), moved)
+                for name, location, before in rows
+                if _is_cut(moved(location))
+            ]
+    except sqlite3.DatabaseError as error:
+        raise SetupError(
+            f"{lake / CATALOG}, the catalog of the lake, cannot be read: {error}",
+            "if another process uses it, run the command again; restore a broken one from a backup",
+        ) from error
     return any(mended)
 
 
 def _gone_back(
-    connection: sqlite3.Connection, catalog: str, name: str, location: str, before: str | None
+    connection: sqlite3.Connection,
+    catalog: str,
+    name: str,
+    versions: tuple[str, str | None],
+    moved: Callable[[str], str],
 ) -> bool:
     """Go back from a metadata file that is cut, or not there; False if there is nothing to go back to."""
+    location, before = versions
     if before is None:
         # The files of a table that is not there may be elsewhere: a lake that was moved.
-        if not local_path(location).exists():
+        if not local_path(moved(location)).exists():
             return False
         statement, now = _GONE, "which was being made, is not there"
-    elif local_path(before).exists() and not _is_cut(before):
+    elif local_path(moved(before)).exists() and not _is_cut(moved(before)):
         statement, now = _BACK, f"is as in {before}, the one before it"
     else:
         return False
