@@ -106,7 +106,7 @@ def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None
     if rows:
         raise DataError(
             f"{'.'.join(parts)} is a {kind} in DuckDB's SQL, which Spark does not have",
-            hint="query it with DuckDB, or write the expression out",
+            hint="`driftline query --engine duckdb` reads it, as any DuckDB does; or write the expression out",
         )
 
 
