@@ -90,7 +90,8 @@ def here(tmp_path_factory) -> Path:
         catalog.execute("create table driftline_lake (path text, id text)")
         catalog.execute("insert into driftline_lake values ('/elsewhere/catalog.db', 'x')")
         catalog.execute(
-            "create table iceberg_tables (table_namespace, table_name, metadata_location, iceberg_type)"
+            "create table iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, "
+            "previous_metadata_location, iceberg_type)"
         )
         catalog.execute("create table iceberg_namespace_properties (property_value)")
     (folder / "settings.toml").write_text('lake = "lake"\n[tables."shop.set"]\ndates = "off"\n')
