@@ -14,9 +14,10 @@ from driftline import Lake
 from driftline.core.changes import AddColumn, RenameColumn
 from driftline.core.schema.types import LONG, Field
 from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.open import EmbeddedLake, relocate, relocate_table
 
 FORMATS = ("iceberg", "duckdb", "sqlite")
-TABLE, NEW = "s.t", "s.new"
+TABLE, NEW, OTHER = "s.t", "s.new", "s.other"
 KEYED, OF_VERSION_2 = "s.keyed", "s.keyed_2"
 USUAL = {"policy": "preserve", "on_conflict": "quarantine", "new_fields": "add"}
 
@@ -84,6 +85,26 @@ def prepare_keyed(lake: Lake, files: Path) -> None:
             put(files / folder / f"{number:02}.jsonl", records, f"broken {number}")
 
 
+def prepare_source(lake: Lake, home: Path) -> None:
+    """Makes another lake, with a table whose rows are deleted in part, and its quarantine."""
+    files = home / "files" / "other"
+    settings = CHANGED | {"format_version": "2"}  # with paths in its files of deletes
+    lake.table(OTHER).ingest(put(files / "0.jsonl", ROWS), settings=settings)
+    lake.table(OTHER).ingest(put(files / "1.jsonl", UPDATE))
+    lake.table(OTHER).ingest(put(files / "2.jsonl", CHANGES, "broken 1"))
+
+
+def lake_at(home: Path, folder: str) -> EmbeddedLake:
+    return EmbeddedLake(home / folder, None if home.name == "iceberg" else home.name)
+
+
+def relocated(home: Path, folder: str = "lake") -> None:
+    """Makes a lake that was copied or moved whole, unless it is at home."""
+    lake = lake_at(home, folder)
+    if lake.displaced() is not None:
+        relocate(lake, dry_run=False)
+
+
 def prices_after(batches: Sequence[Sequence[Mapping[str, object]]]) -> dict[int, object]:
     """The rows once all changes have come, by a dictionary."""
     rows: dict[Any, Any] = {}
@@ -104,7 +125,8 @@ class Case:
     again where the table is as before. ``steps``: it commits more than once, so what is in between may be seen.
     ``copies``: killed between its two commits, or where the disk is full then, it leaves a copy of its rejects in an
     Iceberg quarantine. ``formats``: of the lakes that have its table. ``kills``: it is killed so often, before another
-    process goes on; else it is struck once.
+    process goes on; else it is struck once. ``moved``: it begins with a lake that was made elsewhere, whose files nobody
+    finds before.
     """
 
     run: Callable[[Lake, Path], object]
@@ -117,6 +139,7 @@ class Case:
     copies: bool = False
     formats: Sequence[str] = FORMATS
     kills: int = 0
+    moved: bool = False
 
 
 def by_key(table: str, formats: Sequence[str] = FORMATS) -> Case:
@@ -147,6 +170,11 @@ CASES = {
     "promote": Case(lambda lake, home: lake.table(TABLE).promote(everything=True)),
     "replay": Case(
         lambda lake, home: lake.table(TABLE).replay(), frozenset({5}), always=True
+    ),
+    "relocate": Case(lambda lake, home: relocated(home), always=True, moved=True),
+    "relocate a table": Case(
+        lambda lake, home: relocate_table(lake_at(home, "source"), OTHER, lake.format, dry_run=False),
+        prices=prices_after([CHANGES]), raws=frozenset({"broken 1"}), table=OTHER, formats=["iceberg"],
     ),
     "clean": Case(lambda lake, home: lake.clean(0), always=True),
     "capture": Case(

@@ -141,16 +141,28 @@ class Bench:
     def _seen(self) -> Seen:
         return seen(self._lake, self.format)
 
-    def restore(self) -> None:
+    def restore(self, name: str) -> None:
+        """Puts the lake there with which a command begins."""
         shutil.rmtree(self._lake, ignore_errors=True)
-        shutil.copytree(self._base, self._lake)
+        shutil.copytree(self._base_of(name), self._lake)
+
+    def _base_of(self, name: str) -> Path:
+        """The lake with which a command begins; one that was moved is made of the other once."""
+        moved = self._home / "moved"
+        if CASES[name].moved and not moved.exists():
+            elsewhere = self._home / "elsewhere"
+            shutil.copytree(self._base, elsewhere)
+            answer = self._processes.other.ask(self.format, "relocate elsewhere")
+            assert answer == {}, answer
+            elsewhere.rename(moved)
+        return moved if CASES[name].moved else self._base
 
     def operations(self, name: str) -> int:
         """The number of operations that a command takes. It is run once without a fault, and must do what the case says."""
         if name in self._operations:
             return self._operations[name]
         case = CASES[name]
-        self.restore()
+        self.restore(name)
         answer = self._processes.struck.ask(self.format, name, mode=Mode.COUNT)
         assert answer == {}, answer
         self._operations[name] = self._processes.control.disarm().count
@@ -165,7 +177,7 @@ class Bench:
 
     def strike(self, name: str, mode: Mode, at: int) -> Outcome:
         """One try. What was not struck has nothing to be judged."""
-        self.restore()
+        self.restore(name)
         answer, struck = self._ask_struck(name, mode, at)
         if mode == Mode.FREEZE:  # other files, so that no lock of the process that goes on is on them
             shutil.copytree(self._lake, self._home / "copy")
@@ -175,7 +187,9 @@ class Bench:
         if not struck.number:
             return Outcome(name, mode, at, struck, error)
         dead = mode in (Mode.KILL, Mode.FREEZE)
-        wrong = self._judged(name, None if dead else answer)
+        opened = self._opened(name, acknowledged=False) if CASES[name].moved else None
+        wrong = [f"it does not open: {opened['trace']}"] if opened else []
+        wrong += self._judged(name, None if dead else answer)
         if answer is None and not dead:
             wrong.append("the process died")
         return Outcome(name, mode, at, struck, error.split("\n", 1)[0], wrong)
@@ -191,7 +205,7 @@ class Bench:
         """The command, killed as often as its case says, each time at another operation of about one batch."""
         case, chance = CASES[name], random.Random(self.format)
         longest = self.operations(name) * 3 // (2 * len(LONG_STREAM))
-        self.restore()
+        self.restore(name)
         for _ in range(case.kills):
             _, struck = self._ask_struck(name, Mode.KILL, chance.randint(1, longest))
             assert struck.number, "it ended before it was killed so often"
@@ -203,25 +217,30 @@ class Bench:
         Driftline opens it first: a commit that was not acknowledged may have to be taken back.
         """
         self.operations(name)
-        self.restore()
+        self.restore(name)
         self._processes.record.write_bytes(b"")
         answer, _ = self._ask_struck(name, Mode.RECORD, 0)
         assert answer is not None and answer.keys() == {"acknowledged"}, answer
         record = list(operations(self._processes.record, self._lake))
-        whole = Disk(self._base)
+        whole = Disk(self._base_of(name))
         for operation in record:
             whole.apply(operation)
         assert whole.now() == written(self._lake), "the record lacks operations"
         acknowledged = [*answer["acknowledged"], len(record)]
-        for cut in cuts(record, self._base, [*at(len(record)), len(record)]):
+        for cut in cuts(record, self._base_of(name), [*at(len(record)), len(record)]):
             write(cut.contents, self._lake)
             batches = sum(count <= cut.at for count in acknowledged)
-            opened = self._processes.other.ask(self.format, "open")
+            opened = self._opened(name, acknowledged=batches == len(acknowledged))
             wrong = [f"it does not open: {opened['trace']}"] if opened else []
             wrong += self._judged(name, None, batches=batches, all_batches=len(acknowledged))
             operation = cut.operation or Operation("", "", "", 0, b"")
             place = Struck(cut.count, cut.at, operation.kind, operation.path)
             yield Outcome(f"{name}, {cut.left}", Mode.RECORD, cut.at, place, "power cut", wrong)
+
+    def _opened(self, name: str, *, acknowledged: bool) -> dict[str, Any] | None:
+        """The answer of another process that opens the lake; one that was moved is made whole before."""
+        first = [] if not CASES[name].moved else ["check home"] if acknowledged else [name]
+        return self._processes.other.ask(self.format, *first, "open")
 
     def _judged(
         self, name: str, answer: dict[str, Any] | None, *, batches: int = 0, all_batches: int = 1

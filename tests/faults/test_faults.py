@@ -51,6 +51,10 @@ CUTS = [
     pytest.param("sqlite", "ingest by key", 0.9, marks=NIGHTLY),
     pytest.param("sqlite", "resolve", 0.9, marks=NIGHTLY),
     pytest.param("duckdb", "capture", 0.5, marks=NIGHTLY),
+    pytest.param("iceberg", "relocate", 0.8, marks=NIGHTLY),
+    pytest.param("iceberg", "relocate a table", 0.95, marks=NIGHTLY),
+    pytest.param("duckdb", "relocate", 0.5, marks=NIGHTLY),
+    pytest.param("sqlite", "relocate", 0.5, marks=NIGHTLY),
 ]
 
 

@@ -21,16 +21,18 @@ from driftline.errors import DriftlineError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.runtime import duckdb as engine
-from driftline.runtime.session import open_session
-from faults.cases import CASES, prepare
+from driftline.runtime.session import embedded_catalog, open_session
+from faults.cases import CASES, lake_at, prepare, prepare_source, relocated
 from faults.control import Control, Mode
 
 SETTINGS = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"}
 
 
-def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
+def lake_of(session: SparkSession, home: Path, format_: str, folder: str = "lake") -> Lake:
     fresh = session.newSession()
     if format_ == "iceberg":
+        for key, value in embedded_catalog(home / folder).items():
+            fresh.conf.set(f"spark.sql.catalog.lake.{key}", value)
         return Lake.attach(fresh, "lake")
     return Lake(fresh, "lake", DuckLake(fresh, CatalogDatabase.of(format_, home / "lake")))
 
@@ -43,6 +45,13 @@ def close_databases() -> None:
 def run(lake: Lake, home: Path, command: str) -> None:
     if command == "prepare":
         prepare(lake, home)
+        if home.name == "iceberg":
+            (home / "source").mkdir()
+            prepare_source(lake_of(lake.spark, home, home.name, "source"), home)
+    elif command == "relocate elsewhere":
+        relocated(home, "elsewhere")
+    elif command == "check home":
+        lake_at(home, "lake").check_open(writes=True)
     elif command == "clean 0":
         lake.clean(0)
     elif command == "open":
