@@ -440,9 +440,13 @@ def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
     names = rows[0] if rows else []
     for i, name in enumerate(names):
         cells = [row[i] for row in rows[1:] if len(row) == len(names) and row[i]]
-        numbers = all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells)
-        if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
-            yield name.decode(errors="replace"), any(b"." in cell for cell in cells)
+        numbers = [cell for cell in cells if _COMMA_NUMBER.fullmatch(cell) or _WHOLE.fullmatch(cell)]
+        # As where cells are judged one by one: words may stand among numbers, but nothing else with a digit.
+        has_others = any(re.search(rb"\d", cell) for cell in {*cells}.difference(numbers))
+        if has_others or 2 * len(numbers) < len(cells):
+            continue
+        if any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in numbers):
+            yield name.decode(errors="replace"), any(b"." in cell for cell in numbers)
 
 
 ANY = Dialect()
