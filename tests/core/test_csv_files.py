@@ -19,10 +19,12 @@ from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.files import text as text_files
 from driftline.observe.expect import ExpectedField
+from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.open import header_of
 from driftline.readers.csv.reader import CsvFiles, FoundCsv, csv_readers, fitted
+from driftline.readers.task import AdmissionTerms
 from driftline.verify.csv import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.files import read as records
@@ -220,6 +222,21 @@ def test_cells_go_one_by_one_to_the_columns_that_the_table_has(tmp_path: Path) -
     assert cells(DATE)[-2:] == ["true", date(2026, 3, 1)]
     assert cells(DATE, dates="off")[-2:] == rest
     assert cells(STRING) == ["3", "x4", "10.50", "007", "9007199254740993", *rest]
+
+
+def test_first_value_of_each_type_is_told_with_its_line(tmp_path: Path) -> None:
+    file = csv(tmp_path, 'a,b\n1,\n2,"x\ny"\nshort\nNA,z\n')
+    files = CsvFiles(SPARK, [str(file)], strings=False)
+    (reader,) = files(ExpectedField(), TableSettings()).readers
+    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(ExpectedField(), TableSettings()))
+    for rows in reader.rows(0):
+        observer.feed(rows)
+    places = {
+        (name, str(facet)): (profile.sample, profile.place.line)
+        for name, field in observer.result().shape.fields.items()
+        for facet, profile in field.facets.items()
+    }
+    assert places == {("a", "long"): ("1", 2), ("a", "string"): ("NA", 6), ("b", "string"): ("x\ny", 3)}
 
 
 def test_report_names_words_and_other_spellings_with_their_lines(tmp_path: Path) -> None:

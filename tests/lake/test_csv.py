@@ -7,6 +7,8 @@ import os
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
@@ -385,6 +387,22 @@ def test_cells_are_judged_one_by_one_and_no_value_depends_on_the_order_of_batche
         }
         assert sorted(row.amount for row in rows if row.amount is not None) == [10.5, 11.0, 13.0, 14.25]
     proven(table, *files)
+
+
+def test_changes_and_conflicts_are_told_with_their_lines(table: Table, tmp_path: Path) -> None:
+    table.ingest(csv(tmp_path, "id,amount\n1,10.5\n", "1.csv"))
+    report = table.ingest(csv(tmp_path, "id,amount\n2,11\n3,19 EUR\n", "2.csv"))
+    (change,) = report.to_dict()["changes"]
+    assert (change["path"], change["sample"]) == ("amount_string", "19 EUR")
+    assert change["seen_in"] == f"{tmp_path / '2.csv'}:3"
+    rows = pa.table({"id": [4, 5, 6], "amount": [None, None, "x"], "tags": [[], [1], [2]]})
+    pq.write_table(rows, tmp_path / "3.parquet")
+    report = table.ingest(tmp_path / "3.parquet")
+    places = {change["path"]: change["seen_in"] for change in report.to_dict()["changes"]}
+    assert places == {"tags": f"{tmp_path / '3.parquet'}:2"}
+    report = table.ingest(csv(tmp_path, "id,amount\n7,1\n8,y\n", "4.csv"), policy="strict")
+    assert rejects(table)[-1][2] == 3
+    assert report.conflicts[0].location.line == 3
 
 
 def test_null_texts_are_kept_for_later_batches_and_checked_by(table: Table, tmp_path: Path) -> None:

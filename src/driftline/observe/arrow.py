@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,8 @@ from driftline.core.values import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally, sample
 
+Place: TypeAlias = Callable[[int], SourceLocation]
+
 _FEW = 32  # values that Python looks at sooner than Arrow, whose every call takes as long as a few of them
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 _DAY = 86_400_000_000  # microseconds
@@ -54,14 +58,14 @@ class ArrowObserver:
         self._dropped: Counter[Path] = Counter()
         self._records = 0
 
-    def feed(self, batch: pa.RecordBatch) -> None:
-        """Observe rows with the columns of the struct."""
+    def feed(self, batch: pa.RecordBatch, place: Place | None = None) -> None:
+        """Observe rows with the columns of the struct; ``place``: of a row, by its number in the batch."""
         self._records += batch.num_rows
         columns = batch.columns
         for f, column in zip(self._struct.fields, columns, strict=True):
             if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count
-        _mark_record(columns, self._struct, self._shape, self._expected)
+        _mark_record(columns, self._struct, self._shape, self._expected, place)
 
     def result(self) -> Observation:
         """Return the observation so far."""
@@ -117,7 +121,11 @@ def _field_shape(type_: Type, location: SourceLocation, empty_names: bool) -> Fi
 
 
 def _mark_record(
-    arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, expected: ExpectedField
+    arrays: Sequence[pa.Array],
+    struct: Struct,
+    shape: RecordShape,
+    expected: ExpectedField,
+    place: Place | None,
 ) -> None:
     by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
     for f, array in zip(struct.fields, arrays, strict=True):
@@ -130,7 +138,7 @@ def _mark_record(
             ):
                 field_shape.missing = True
             for type_, array in columns:
-                _mark_field(array, type_, field_shape, expected_field)
+                _mark_field(array, type_, field_shape, expected_field, place)
     for key in expected.required_keys:
         if key not in shape.fields:
             shape.fields[key] = FieldShape(SourceLocation(), absent=True, missing=True)
@@ -145,7 +153,9 @@ def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
     return bool(np.logical_and.reduce([array.is_null(nan_is_null=nan) for array in arrays]).any())
 
 
-def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: ExpectedField) -> None:
+def _mark_field(
+    values: pa.Array, type_: Type, shape: FieldShape, expected: ExpectedField, place: Place | None
+) -> None:
     leaf_type = peel(type_)[1]
     # Marks are about values: the lists around them are in the facet already.
     leaves = flattened(values)
@@ -160,18 +170,37 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: Expe
         case Struct(fields) if fields:
             record = shape.facets[facet].record
             assert record is not None
-            _mark_record([leaves.field(i) for i in range(len(fields))], leaf_type, record, expected)
+            inside = None if place is None else partial(_place_of_leaf, values, place)
+            _mark_record([leaves.field(i) for i in range(len(fields))], leaf_type, record, expected, inside)
         case Map():
             value = shape.facets[facet].value
             assert value is not None
             items = entries_of(leaves).flatten().field(1)
-            _mark_field(items, leaf_type.value, value, expected.value or UNKNOWN)
+            # Which entry of a map it is, is not worth another way back to its row.
+            _mark_field(items, leaf_type.value, value, expected.value or UNKNOWN, None)
         case Primitive() if leaf_type != VOID:
             profile = shape.facets[facet]
+            # Once for a facet: only its first value is looked for in the rows.
+            if place is not None and not profile.sample and leaf_type != VARIANT:
+                location = _place_of_leaf(values, place, 0)
+                profile.sampled = location if location.line else None
             _annotate(leaves, leaf_type, profile)
             if expected.bounded and narrows(leaf_type, Primitive(min(expected.bounded))):
                 low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
                 profile.outside |= outside(int(low), int(high), expected.bounded)
+
+
+def _place_of_leaf(values: pa.Array, place: Place, number: int) -> SourceLocation:
+    """Return the place of the row with a leaf, by its number among those that are not null."""
+    owners = []
+    while pa.types.is_list(values.type):
+        lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        owners.append(np.repeat(np.arange(len(values)), lengths))
+        values = values.flatten()
+    row = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[number]
+    for owner in reversed(owners):
+        row = owner[row]
+    return place(int(row))
 
 
 def _annotate(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:

@@ -127,6 +127,8 @@ class Observation:
         entries = _packed(self.shape)
         for _, _, item in entries:
             item.location = new_place(item.location)
+            if isinstance(item, Profile) and item.sampled is not None:
+                item.sampled = new_place(item.sampled)
         tally = replace(self.tally, reasons=reasons, refused=refused)
         return Observation(_unpacked(entries), tally, self.lines)
 

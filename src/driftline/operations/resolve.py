@@ -123,6 +123,11 @@ class Resolved(Shown):
         """
         return isinstance(self.type, Primitive) and bool(self.values) and self.rest == self.values
 
+    @property
+    def is_cut(self) -> bool:
+        """True if there may be other texts than the samples, which are different ones."""
+        return self.rest > len(self.samples) >= SAMPLES
+
     def with_more(self, more: Resolved) -> Resolved:
         """With the counts of further rows."""
         return replace(

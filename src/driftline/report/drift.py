@@ -66,7 +66,7 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
         line.append(unconverted, "yellow")
         yield Hanging(line, 6, 10)
     if result.rest:
-        more = ["…"] if result.rest > len(result.samples) else []
+        more = ["…"] if result.is_cut else []
         shown = " · ".join([*map(sample, result.samples), *more])  # numbers may have commas
         columns = ", ".join(clean(dotted(path)) for path in result.kept_in)
         becomes = (

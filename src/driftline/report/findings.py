@@ -69,7 +69,7 @@ def findings(result: Result) -> Iterator[Finding]:
     for change in result.changes:
         if isinstance(change, AddColumn) and (change.within or is_metadata(change.column.doc)):
             continue
-        file, line = _located(change.reason.location)
+        file, line = _located(change.reason.place)
         yield Finding(
             _kind(change), dotted(change.path), _words(change), change.reason.why, change.reason.sample, file, line
         )  # fmt: skip

@@ -265,7 +265,7 @@ def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[R
     reason = change.reason
     rule, why = _rule(change, among)
     yield Hanging(Text.assemble((_what(change), "bold yellow"), f"   {rule}"), 2, 6)
-    if because := list(filter(None, [_seen(reason.sample, reason.location, near), clean(why)])):
+    if because := list(filter(None, [_seen(reason.sample, reason.place, near), clean(why)])):
         yield Hanging(Text(": ".join(because), "dim"), 6, 6)
 
 

@@ -105,7 +105,7 @@ def to_dict(change: Change) -> ChangeJson:
         "rule": reason.rule,
         "why": reason.why,
         "sample": reason.sample,
-        "seen_in": str(reason.location or ""),
+        "seen_in": str(reason.place or ""),
     }
 
 

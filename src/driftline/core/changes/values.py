@@ -25,13 +25,24 @@ Literal: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The cause of a change: the rule, in words, and the value that led to it."""
+    """The cause of a change: the rule, in words, and the value that led to it.
+
+    Attributes:
+        location: where the value stood, as new columns are ordered by it.
+        sampled: where exactly it stood in a typed source, for a report.
+    """
 
     rule: str = ""
     why: str = ""
     field: Path = ()
     sample: str = ""
     location: SourceLocation | None = None
+    sampled: SourceLocation | None = None
+
+    @property
+    def place(self) -> SourceLocation | None:
+        """The place that a report shows beside the value."""
+        return self.sampled or self.location
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ def _converted(
             column = next((c for c in columns if field.accepts(c, facet)), None)
             if column is not None:
                 out.append(
-                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.location)
+                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.place)
                 )
     return tuple(out)
 
@@ -418,10 +418,7 @@ def decide_field(
     field = replace(
         field,
         types=types,
-        new=tuple(
-            (stub_of(n.facet), Reason(n.rule, n.why, target.data_path, n.cause.sample, n.cause.location))
-            for n in plain
-        ),
+        new=tuple((stub_of(n.facet), _reason(n.rule, n.why, target.data_path, n.cause)) for n in plain),
         original=stub_of(decision.original) if decision.original and plain else None,
     )
     # If the field exceeds a limit, the type that came last is the one without room (core/planning/limits.py).
@@ -553,12 +550,16 @@ def _retype(target: Target, decision: Decision) -> tuple[tuple[Type, ...], tuple
     return tuple(types), tuple(changes)
 
 
+def _reason(rule: str, why: str, path: Path, cause: Profile) -> Reason:
+    return Reason(rule, why, path, cause.sample, cause.location, cause.sampled)
+
+
 def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
     base, path, type_ = retyped.facet.base, target.paths[i], target.types[i]
     assert isinstance(base, Primitive), base
     wider = with_base(type_, base)
     rule = "rewrite" if retyped.rewrite else "widen-in-place"
-    reason = Reason(rule, retyped.why, target.data_path, retyped.cause.sample, retyped.cause.location)
+    reason = _reason(rule, retyped.why, target.data_path, retyped.cause)
     if retyped.rewrite:
         return wider, RewriteColumn(path, wider, reason)
     return wider, WidenColumn(inside(path, type_), base, reason)

@@ -103,6 +103,7 @@ class Profile:
         typed: declared by the source, not read from JSON.
         lossy: a typed number that is not exact in the table's float column, or bytes that are not UTF-8 where
             the table has a string column.
+        sampled: the place of the sample in a typed source, whose facets have the place of their file alone.
         outside: those of the table's types for whole numbers in DuckDB whose bounds some value is outside of.
     """
 
@@ -118,6 +119,12 @@ class Profile:
     outside: frozenset[str] = frozenset()
     record: RecordShape | None = None
     value: FieldShape | None = None
+    sampled: SourceLocation | None = None
+
+    @property
+    def place(self) -> SourceLocation:
+        """The place that a report shows beside the sample."""
+        return self.sampled or self.location
 
     def bare(self) -> Profile:
         """A copy without the shapes below it."""
@@ -135,7 +142,7 @@ class Profile:
     def merge(self, other: Profile) -> Profile:
         """The annotations of both, with the first place and its sample."""
         # A minimum by the place and then the sample, so that merging in any order gives the same.
-        first = min(self, other, key=lambda s: (s.location, not s.sample, s.sample))
+        first = min(self, other, key=lambda s: (s.location, not s.sample, s.place, s.sample))
         return Profile(
             first.location,
             first.sample,
@@ -149,6 +156,7 @@ class Profile:
             self.outside | other.outside,
             _both(self.record, other.record),
             _both(self.value, other.value),
+            first.sampled,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -243,6 +244,7 @@ class RowsObserver:
         self, struct: Struct, label: str, terms: AdmissionTerms, *, null: bool | None = None
     ) -> None:
         self.struct, self.terms = struct, terms
+        self._in_files = null is None
         self._observer = ArrowObserver(
             struct, terms.expected, label, empty_names=terms.settings.keep_empty_names
         )
@@ -260,11 +262,12 @@ class RowsObserver:
         if self._deletes is not None:
             batch, deletes = self._deletes.rows(rows.batch, self.struct)
             rows = replace(rows, batch=batch, whole=rows.batch)
-        batch = rows.batch
+        batch, accepted = rows.batch, None
         if self.terms.conflicts:
-            flags = pa.array(admitted(rows, self.struct, self.terms))
+            accepted = admitted(rows, self.struct, self.terms)
+            flags = pa.array(accepted)
             batch, deletes = batch.filter(flags), None if deletes is None else deletes.filter(flags)
-        self._observer.feed(batch)
+        self._observer.feed(batch, partial(_place_of, rows, accepted) if self._in_files else None)
         self._deleted += 0 if deletes is None else deletes.true_count
         for path in self._excluded:
             if count := int(having(batch, self.struct, path).sum()):
@@ -311,6 +314,11 @@ class RowsObserver:
             refused=dict(self._places),
         )
         return replace(observation, tally=tally)
+
+
+def _place_of(rows: Rows, accepted: Flags | None, row: int) -> SourceLocation:
+    """Return the place of a row, by its number among those that are accepted."""
+    return rows.origin_of(row if accepted is None else int(np.flatnonzero(accepted)[row])).location
 
 
 def _bad(reject: Reject) -> RejectSample:

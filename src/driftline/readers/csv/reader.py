@@ -193,6 +193,14 @@ class _Places:
             self.is_begin, self.lines = False, row_lines(self.piece, self.width, self.others)
         return SourceLocation(self.path, int(self.lines[row]))
 
+    def origin(self, row: int) -> Origin:
+        """The origin of a row."""
+        return Origin(self.path, self(row).line)
+
+    def origin_among(self, kept: NDArray[np.int64], row: int) -> Origin:
+        """The origin of a row, by its number among the rows that are ``kept``."""
+        return self.origin(int(kept[row]))
+
 
 def _empty_rows(arrays: Sequence[pa.Array]) -> NDArray[np.bool_]:
     """Flag the rows that have no value."""
@@ -345,10 +353,13 @@ class CsvReader:
             rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
             lines = row_lines(piece, len(types), others) if self.numbered else None
             batch = pa.RecordBatch.from_arrays(arrays, names)
+            places = _Places(stretch.path, piece, len(types), others)
+            origin = places.origin
             if stretch.form.skip_empty and (empty := _empty_rows(arrays)).any():
-                batch = batch.filter(pa.array(~empty))
-                lines = None if lines is None else lines[~empty]
-            yield Rows(batch, stretch.path, rejects, lines=lines)
+                kept = np.flatnonzero(~empty)
+                batch, origin = batch.take(pa.array(kept)), partial(places.origin_among, kept)
+                lines = None if lines is None else lines[kept]
+            yield Rows(batch, stretch.path, rejects, origin, lines=lines)
 
 
 def csv_readers(
