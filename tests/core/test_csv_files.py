@@ -19,6 +19,7 @@ from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
 from driftline.files import text as text_files
 from driftline.observe.expect import ExpectedField
+from driftline.observe.observation import merge_observations
 from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source
@@ -224,19 +225,47 @@ def test_cells_go_one_by_one_to_the_columns_that_the_table_has(tmp_path: Path) -
     assert cells(STRING) == ["3", "x4", "10.50", "007", "9007199254740993", *rest]
 
 
-def test_first_value_of_each_type_is_told_with_its_line(tmp_path: Path) -> None:
-    file = csv(tmp_path, 'a,b\n1,\n2,"x\ny"\nshort\nNA,z\n')
-    files = CsvFiles(SPARK, [str(file)], strings=False)
-    (reader,) = files(ExpectedField(), TableSettings()).readers
-    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(ExpectedField(), TableSettings()))
-    for rows in reader.rows(0):
-        observer.feed(rows)
-    places = {
-        (name, str(facet)): (profile.sample, profile.place.line)
-        for name, field in observer.result().shape.fields.items()
+def places_of(*files: Path, **settings: str) -> dict[tuple[str, str], tuple[str, str, int]]:
+    """The sample of each type of a column, with its file and line."""
+    table = from_properties(as_properties(settings))
+    (reader,) = CsvFiles(SPARK, [str(file) for file in files], strings=False)(ExpectedField(), table).readers
+    parts = []
+    for part in range(len(reader.sizes)):
+        observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(ExpectedField(), table))
+        for rows in reader.rows(part):
+            observer.feed(rows)
+        parts.append(observer.result())
+    return {
+        (name, str(facet)): (profile.sample, Path(profile.place.source).name, profile.place.line)
+        for name, field in merge_observations(parts).shape.fields.items()
         for facet, profile in field.facets.items()
+        if profile.sample
     }
-    assert places == {("a", "long"): ("1", 2), ("a", "string"): ("NA", 6), ("b", "string"): ("x\ny", 3)}
+
+
+def test_first_value_of_each_type_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = csv(tmp_path, 'a,b\n1,\n2,"x\ny"\nshort\nNA,z\n')
+    assert places_of(file) == {
+        ("a", "long"): ("1", "in.csv", 2),
+        ("a", "string"): ("NA", "in.csv", 6),
+        ("b", "string"): ("x\ny", "in.csv", 3),
+    }
+    titled = csv(tmp_path, gzip.compress(b"Sales\n\na,b\n,\n1,x\n,\nNA,\n2,\n"), "titled.csv.gz")
+    for settings in ({}, {"skip_empty": "true"}, {"metadata": "line"}):
+        places = places_of(titled, skip_lines="2", **settings)
+        assert places["a", "long"] == ("1", "titled.csv.gz", 5)
+        assert places["a", "string"] == ("NA", "titled.csv.gz", 7)
+    # Each stretch counts its lines from its own beginning.
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    rows = [f'{i},"two\nlines"\n' for i in range(50)]
+    first = csv(tmp_path, "".join(["a,b\n", *rows]), "1.csv")
+    second = csv(tmp_path, "".join(["a,b\n", *rows, "NA,\n", *rows]), "2.csv")
+    for files in ([first, second], [second, first]):
+        places = places_of(*files)
+        assert places["a", "long"] == ("0", "1.csv", 2)  # by the files' names
+        assert places["a", "string"] == ("NA", "2.csv", 102)
 
 
 def test_report_names_words_and_other_spellings_with_their_lines(tmp_path: Path) -> None:

@@ -400,7 +400,7 @@ def test_changes_and_conflicts_are_told_with_their_lines(table: Table, tmp_path:
     report = table.ingest(tmp_path / "3.parquet")
     places = {change["path"]: change["seen_in"] for change in report.to_dict()["changes"]}
     assert places == {"tags": f"{tmp_path / '3.parquet'}:2"}
-    report = table.ingest(csv(tmp_path, "id,amount\n7,1\n8,y\n", "4.csv"), policy="strict")
+    report = table.ingest(csv(tmp_path, "id,amount,extra\n7,1,\n8,2,z\n", "4.csv"), policy="strict")
     assert rejects(table)[-1][2] == 3
     assert report.conflicts[0].location.line == 3
 
