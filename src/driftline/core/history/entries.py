@@ -99,7 +99,7 @@ def _rule(change: Change) -> Rule:
     """The cause of a change, without its sample."""
     reason = change.reason
     field = dotted(reason.field) if reason.field and reason.field != change.path else ""
-    return Rule(dotted(change.path), reason.rule, field, str(reason.location or ""))
+    return Rule(dotted(change.path), reason.rule, field, str(reason.place or ""))
 
 
 def of_statements(text: str) -> dict[str, str]:
