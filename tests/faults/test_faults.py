@@ -35,6 +35,9 @@ SAMPLE = [
     ("duckdb", "ingest", Mode.FREEZE, 0.97),
     ("duckdb", "alter", Mode.FREEZE, 0.5),
     ("duckdb", "capture by key", Mode.FULL, 0.04),
+    # In its commit, and where it deletes what nothing names any more.
+    pytest.param("iceberg", "relocate", Mode.FULL, 0.835, marks=pytest.mark.nightly),
+    pytest.param("iceberg", "relocate", Mode.FAIL, 0.975, marks=pytest.mark.nightly),
     ("iceberg", "ingest", Mode.KILL, 0.8),  # the last one: after it the next would start another process
 ]
 

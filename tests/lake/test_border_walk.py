@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from driftline import DataError, Lake, UsageError
 
 KINDS = ("iceberg", "duckdb")
+KEYED = pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+KEY = {"key": "id", "order_by": "at", "delete_when": "op = 'd'"}
 TABLE, NAME = "s.orders", "orders"
 STEPS = (
     ("capture", 4), ("ingest", 1), ("copy the lake", 1), ("keep checkpoint", 1), ("restore checkpoint", 1),
@@ -24,18 +26,45 @@ STEPS = (
 )  # fmt: skip
 
 
-class Walk:
-    """A lake with a capture of a folder, the rows that it is to have, and lakes that are not to be touched."""
+@dataclass(frozen=True)
+class State:
+    """The table: the newest change by id, deletes too; the numbers of the changes that it has taken, and its rows
+    before the last batch that changed them. None: no batch can be taken back.
+    """
 
-    def __init__(self, folder: Path, kind: str, seed: int) -> None:
-        self.folder, self.kind, self.chance = folder, kind, random.Random(seed)
+    rows: dict[int, dict[str, Any]]
+    taken: frozenset[int]
+    before: dict[int, dict[str, Any]] | None
+
+    def after(self, number: int, change: dict[str, Any]) -> State:
+        """The table once a change has come, which is late if there is a newer one of its id."""
+        old = self.rows.get(change["id"])
+        taken = self.taken | {number}
+        if old is not None and old["at"] > change["at"]:
+            return replace(self, taken=taken)
+        return State({**self.rows, change["id"]: change}, taken, self.rows)
+
+    def visible(self) -> Counter[tuple[int, int]]:
+        return Counter((row["id"], row["at"]) for row in self.rows.values() if row.get("op") != "d")
+
+
+class Walk:
+    """A lake with a capture of a folder, the rows that it is to have, and lakes that are not to be touched.
+
+    Each file and each ingest brings one change, and is a batch by itself. Without a key each change has an id
+    of its own; a table with a key has the newest change of each of a few ids.
+    """
+
+    def __init__(self, folder: Path, kind: str, seed: int, *, keyed: bool) -> None:
+        self.folder, self.kind, self.keyed = folder, kind, keyed
+        self.chance = random.Random(seed)
         self.source, self.place, self.backups = folder / "in", folder / "lake", folder / "backups"
         self.source.mkdir()
         self.backups.mkdir()
-        self.rows: Counter[int] = Counter()
-        self.kept_rows: Counter[int] = Counter()
+        self.changes: list[dict[str, Any]] = []
+        self.files: list[int] = []  # of changes, by their numbers
+        self.state = self.kept_state = State({}, frozenset(), None)
         self.others: dict[Path, dict[Path, bytes]] = {}
-        self.number = 0
         self.steps: list[str] = []
 
     def open(self, place: Path | None = None) -> Lake:
@@ -50,21 +79,36 @@ class Walk:
 
     def check(self) -> None:
         here = self.open()
-        assert self.ids(here) == self.rows, self.steps
+        assert self.rows(here) == self.state.visible(), self.steps
         for place, content in self.others.items():
             assert files(place) == content, self.steps
 
-    def ids(self, lake: Lake) -> Counter[int]:
-        return Counter(row.id for row in lake.table(TABLE).read().select("id").collect())
+    def rows(self, lake: Lake) -> Counter[tuple[int, int]]:
+        return Counter((row.id, row.at) for row in lake.table(TABLE).read().select("id", "at").collect())
+
+    def change(self) -> dict[str, Any]:
+        """One change more: with a column of its own now and then, and a late one, or a delete, of a table with a key."""
+        number = len(self.changes)
+        change: dict[str, Any] = {"id": number, "at": 10 * number}
+        if number % 3 == 0:
+            change[f"n{number}"] = 1
+        if self.keyed:
+            change["id"] = self.chance.randrange(4)
+            change["at"] -= self.chance.choice((0, 0, 61))
+            if self.chance.random() < 0.2:
+                change["op"] = "d"
+        self.changes.append(change)
+        return change
 
     def put(self) -> None:
-        """One file more, with a column of its own now and then."""
-        self.number += 1
-        record = {"id": self.number} | ({f"n{self.number}": 1} if self.number % 3 == 0 else {})
-        (self.source / f"{self.number}.json").write_text(json.dumps(record) + "\n")
+        """One file more."""
+        change = self.change()
+        self.files.append(len(self.changes) - 1)
+        (self.source / f"{len(self.files)}.json").write_text(json.dumps(change) + "\n")
 
     def start(self, lake: Lake, **options: Any) -> None:
-        query = lake.table(TABLE).capture(self.source, name=NAME, **options)
+        settings = KEY if self.keyed else None
+        query = lake.table(TABLE).capture(self.source, name=NAME, max_files=1, settings=settings, **options)
         assert query.awaitTermination(240)
 
     def resume(self, lake: Lake) -> None:
@@ -79,12 +123,14 @@ class Walk:
     def capture(self) -> None:
         self.put()
         self.resume(self.open())
-        for number in range(1, self.number + 1):
-            self.rows[number] = 1
+        for number in self.files:
+            if number not in self.state.taken:
+                self.state = self.state.after(number, self.changes[number])
 
     def ingest(self) -> None:
-        self.open().table(TABLE).ingest([{"id": -len(self.steps)}])
-        self.rows[-len(self.steps)] = 1
+        change = self.change()
+        self.open().table(TABLE).ingest([change])
+        self.state = self.state.after(len(self.changes) - 1, change)
 
     def keep_checkpoint(self) -> None:
         replace_folder(self.place / "_captures", self.backups / "checkpoint")
@@ -96,11 +142,11 @@ class Walk:
         """Back up the catalog, and the files that its tables name, as `clean` may delete them here."""
         shutil.rmtree(self.backups / "lake", ignore_errors=True)
         shutil.copytree(self.place, self.backups / "lake", ignore=shutil.ignore_patterns("_captures"))
-        self.kept_rows = self.rows.copy()
+        self.kept_state = self.state
 
     def restore_catalog(self) -> None:
         shutil.copytree(self.backups / "lake", self.place, dirs_exist_ok=True)
-        self.rows = self.kept_rows.copy()
+        self.state = self.kept_state
         self.make_whole(self.place)  # it may be of a time before a move
 
     def make_whole(self, place: Path) -> None:
@@ -115,7 +161,7 @@ class Walk:
     def move(self) -> None:
         self.place = self.place.rename(self.folder / f"moved{len(self.steps)}")
         with pytest.raises(UsageError, match="relocate"):
-            self.open().table(TABLE).ingest([{"id": 0}])
+            self.open().table(TABLE).ingest([{"id": 0, "at": 0}])
         self.make_whole(self.place)
 
     def copy_the_lake(self) -> None:
@@ -128,7 +174,7 @@ class Walk:
                 write()
         self.make_whole(copy)
         self.open(copy).clean(0)
-        assert self.ids(self.open(copy)) == self.rows
+        assert self.rows(self.open(copy)) == self.state.visible()
         assert files(self.place) == before
         goes_on, stays = (copy, self.place) if self.chance.random() < 0.5 else (self.place, copy)
         self.place, self.others[stays] = goes_on, files(stays)
@@ -137,9 +183,14 @@ class Walk:
         self.open().clean(0)
 
     def undo(self) -> None:
-        """Take back the last change of columns, if there is one; rows stay."""
-        with suppress(DataError, UsageError):
-            self.open().table(TABLE).undo(yes=True)
+        """Take back the last change of columns, if there is one; of a table with a key, its last batch."""
+        try:
+            undone = self.open().table(TABLE).undo(yes=True)
+        except (DataError, UsageError):
+            return
+        if undone.batch is not None:
+            assert self.keyed and self.state.before is not None, self.steps
+            self.state = replace(self.state, rows=self.state.before, before=None)
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -152,9 +203,9 @@ def replace_folder(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
 
 
-def walk(folder: Path, kind: str, seed: int, steps: int) -> None:
+def walk(folder: Path, kind: str, seed: int, steps: int, *, keyed: bool) -> None:
     """Begin with a row and a backup of it, then take steps at random, each kind at least once."""
-    trip = Walk(folder, kind, seed)
+    trip = Walk(folder, kind, seed, keyed=keyed)
     for step in ("capture", "keep checkpoint", "keep catalog"):
         trip.take(step)
     kinds, weights = zip(*STEPS, strict=True)
@@ -165,18 +216,19 @@ def walk(folder: Path, kind: str, seed: int, steps: int) -> None:
 
 
 @pytest.mark.embedded_only("a lake's folder is what is copied and moved")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "keyed"), [("iceberg", True), ("duckdb", False)])
 def test_walk_over_copies_moves_and_restores_has_every_row_once(
-    spark: SparkSession, tmp_path: Path, kind: str
+    spark: SparkSession, tmp_path: Path, kind: str, keyed: bool
 ) -> None:
-    walk(tmp_path, kind, seed=4, steps=12)
+    walk(tmp_path, kind, seed=4, steps=12, keyed=keyed)
 
 
 @pytest.mark.nightly
 @pytest.mark.embedded_only("a lake's folder is what is copied and moved")
 @pytest.mark.parametrize("seed", range(10 if "DRIFTLINE_FUZZ" in os.environ else 1))
+@KEYED
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_walks_over_copies_moves_and_restores_have_every_row_once(
-    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int, keyed: bool
 ) -> None:
-    walk(tmp_path, kind, seed=100 + seed, steps=40)
+    walk(tmp_path, kind, seed=100 + seed, steps=40, keyed=keyed)

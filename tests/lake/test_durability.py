@@ -145,6 +145,6 @@ def test_lake_whose_catalog_is_no_database_says_so_in_one_sentence(
         session.conf.set(f"spark.sql.catalog.broken.{key}", value)
 
     with pytest.raises(
-        SetupError, match=r"catalog\.db, the catalog of the lake, cannot be read: file is not"
+        SetupError, match=r"catalog\.db, the catalog of the lake, cannot be used: file is not"
     ):
         Lake.attach(session, "broken").tables()

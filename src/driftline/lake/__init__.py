@@ -283,7 +283,7 @@ class Lake(Shown):
             UsageError: The lake is where it was made, or its catalog is not in its folder; there is no such
                 table, or there is one in the other lake.
             DataError: The lake lacks a file that its tables name, or others write to the table meanwhile.
-            SetupError: The other lake cannot be written to.
+            SetupError: The catalog, or the other lake, cannot be written to.
         """
         if table is not None and to is not None:
             return relocate_table(self.embedded, table, to.format, dry_run=dry_run)

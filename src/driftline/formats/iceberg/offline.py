@@ -17,11 +17,11 @@ from urllib.parse import quote
 from driftline.core.columns.statistics import TableStatistics
 from driftline.core.history.entries import Versions
 from driftline.core.schema.types import Schema
-from driftline.errors import NeedsSpark, SetupError
+from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path, table_statistics
-from driftline.formats.iceberg.relocating import CATALOG, catalog_of
+from driftline.formats.iceberg.relocating import CATALOG, catalog_errors, catalog_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
 _LOCATION = """
@@ -132,21 +132,14 @@ def recovered(lake: Path, catalog: str, moved: Callable[[str], str] = str) -> bo
     table that was being made is then not there. ``moved``: returns the path at which a file of the catalog
     lies now. False if there was nothing to go back from. Raises SetupError if the catalog cannot be read.
     """
-    try:
-        with catalog_of(lake) as connection:
-            if not connection.execute(_MADE).fetchall():
-                return False
-            rows = connection.execute(_LOCATIONS, (catalog,)).fetchall()
-            mended = [
-                _gone_back(connection, catalog, name, (location, before), moved)
-                for name, location, before in rows
-                if _is_cut(moved(location))
-            ]
-    except sqlite3.DatabaseError as error:
-        raise SetupError(
-            f"{lake / CATALOG}, the catalog of the lake, cannot be read: {error}",
-            "if another process uses it, run the command again; restore a broken one from a backup",
-        ) from error
+    with catalog_errors(lake), catalog_of(lake) as connection:
+        if not connection.execute(_MADE).fetchall():
+            return False
+        mended = [
+            _gone_back(connection, catalog, name, (location, before), moved)
+            for name, location, before in connection.execute(_LOCATIONS, (catalog,)).fetchall()
+            if _is_cut(moved(location))
+        ]
     return any(mended)
 
 
@@ -184,10 +177,10 @@ def _is_cut(location: str) -> bool:
             with path.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
                 text = file.read()
-    except ValueError:  # it is in a store
-        return False
     except (FileNotFoundError, EOFError, zlib.error, gzip.BadGzipFile):
         return True
+    except (ValueError, OSError):  # it is in a store, or this user may not read it
+        return False
     return b"\0" in text or not text.rstrip().endswith(b"}")
 
 

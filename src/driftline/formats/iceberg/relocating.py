@@ -25,7 +25,7 @@ import fastavro
 import pyarrow.parquet as pq
 
 from driftline.core.history.entries import LEDGER
-from driftline.errors import DataError
+from driftline.errors import DataError, SetupError
 from driftline.formats.home import DisplacedLake, Home, Relocation, displaced, is_same
 from driftline.formats.iceberg.manifests import local_path
 from driftline.runtime.disk import Bounds, delete_file, replace_file, sync
@@ -43,6 +43,19 @@ def catalog_of(lake: Path, *, new: bool = False) -> Iterator[sqlite3.Connection]
     uri = f"file:{quote(str(lake / CATALOG))}?mode={'rwc' if new else 'rw'}"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY, isolation_level=None)) as database:
         yield database
+
+
+@contextmanager
+def catalog_errors(lake: Path) -> Iterator[None]:
+    """Raise SQLite's errors of the lake's catalog as SetupError."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise SetupError(
+            f"{lake / CATALOG}, the catalog of the lake, cannot be used: {error}",
+            "once its disk has room and no other process holds it, run the command again; restore a broken "
+            "one from a backup",
+        ) from error
 
 
 def displaced_lake(lake: Path) -> DisplacedLake | None:
@@ -145,11 +158,12 @@ Record: TypeAlias = dict[str, Any]
 def relocate(lake: Path, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocation:
     """Make the lake in a folder whole, or a copy one of its own. ``dry_run``: write nothing.
 
-    Raises DataError if it lacks a file that its tables name.
+    Raises DataError if it lacks a file that its tables name, SetupError if the disk does not take what is
+    written.
     """
     folder = lake.resolve()
     paths = PathRewriter(elsewhere.home, str(folder), dry_run=dry_run)
-    with catalog_of(lake) as database:
+    with catalog_errors(lake), catalog_of(lake) as database:
         rows = database.execute(
             "select table_namespace, table_name, metadata_location, iceberg_type from iceberg_tables"
         ).fetchall()
@@ -184,7 +198,8 @@ def relocate(lake: Path, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocati
         database.execute("commit")
     sync([folder / CATALOG], within=folder)  # a journal that came back would name what is deleted now
     for path in paths.files:
-        delete_file(local_path(paths.moved(path)), Bounds((str(folder),)))
+        with suppress(OSError):  # the lake is whole by now, and no metadata name a file that stays
+            delete_file(local_path(paths.moved(path)), Bounds((str(folder),)))
     return relocation
 
 
