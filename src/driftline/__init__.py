@@ -82,6 +82,7 @@ _MODULES = {
     "operations.alter": ("Altered",),
     "operations.history": ("History",),
     "operations.erase": ("Erased",),
+    "operations.expire": ("Expired",),
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),
     "operations.listing": ("Quarantine",),

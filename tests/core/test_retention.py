@@ -20,8 +20,10 @@ from driftline.core.history.retention import (
     MIN_SNAPSHOTS,
     SLOT,
     SPAN,
+    RetentionLimit,
     behind,
     dispensable,
+    expirable,
     first_gap,
     main,
     rolled_back,
@@ -399,3 +401,58 @@ def test_of_remembered_deletes_the_last_snapshot_stays_and_what_replaced_files()
     gone = dispensable({**table(*every(SECOND, 3), *deletes, current=3, refs=refs)}, NOW)
 
     assert sorted(gone) == [1000 + i for i in range(199) if i not in (149, 150)]
+
+
+def ref(id_: int, kind: str = "branch", **own: int) -> dict[str, Any]:
+    return {"snapshot-id": id_, "type": kind, **{key.replace("_", "-"): value for key, value in own.items()}}
+
+
+AGED = every(DAY, 6)  # 1 to 6, of which the last was made just now
+BESIDE = snapshot(7, NOW - 5 * DAY, 1)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "limit", "ended", "held"),
+    [
+        (table(), RetentionLimit(NOW), (), {}),
+        (table(*AGED), None, (1, 2, 3, 4, 5), {}),
+        (table(*AGED), RetentionLimit(NOW - 3 * DAY), (1, 2), {}),
+        (table(*AGED), RetentionLimit(NOW + DAY), (1, 2, 3, 4, 5), {}),
+        (table(*AGED), RetentionLimit(NOW + DAY, 4), (1, 2), {}),
+        (table(*AGED), RetentionLimit(NOW - 3 * DAY, 2), (1, 2), {}),
+        (table(*AGED), RetentionLimit(NOW, 100), (), {}),
+        (table(*AGED, main={"min-snapshots-to-keep": 3}), RetentionLimit(NOW + DAY), (1, 2, 3), {}),
+        (table(*AGED, main={"min-snapshots-to-keep": 3}), None, (1, 2, 3, 4, 5), {}),
+        (table(*AGED, main={"max-snapshot-age-ms": 4 * DAY}), RetentionLimit(NOW), (1,), {}),
+        (table(*AGED, refs={"v1": ref(2, "tag")}), RetentionLimit(NOW), (1, 3, 4, 5), {"tag v1": 1}),
+        (table(*AGED, refs={"v1": ref(6, "tag")}), RetentionLimit(NOW), (1, 2, 3, 4, 5), {}),
+        (table(*AGED, refs={DELETES_BRANCH: ref(2)}), RetentionLimit(NOW), (1, 3, 4, 5), {}),
+        (table(*AGED, BESIDE, current=6), RetentionLimit(NOW), (1, 2, 3, 4, 5, 7), {}),
+        (
+            table(*AGED, BESIDE, current=6, refs={"audit": ref(7, min_snapshots_to_keep=2)}),
+            RetentionLimit(NOW),
+            (2, 3, 4, 5),
+            {"branch audit": 2},
+        ),
+        (
+            table(*AGED, BESIDE, current=6, refs={"audit": ref(7, max_snapshot_age_ms=9 * DAY)}),
+            RetentionLimit(NOW),
+            (2, 3, 4, 5),
+            {"branch audit": 2},
+        ),
+    ],
+)
+def test_snapshots_beyond_the_limit_can_end_but_for_those_that_a_branch_or_tag_needs(
+    metadata: Mapping[str, Any], limit: RetentionLimit | None, ended: tuple[int, ...], held: dict[str, int]
+) -> None:
+    selected = expirable(metadata, NOW, limit)
+
+    assert (selected.ids, selected.held) == (ended, held)
+    assert selected.remaining == len(metadata["snapshots"]) - len(ended)
+
+
+def test_time_from_which_on_snapshots_stay_is_one_of_the_main_branch() -> None:
+    metadata = table(*AGED, BESIDE, current=6, refs={"audit": ref(7)})
+
+    assert expirable(metadata, NOW, RetentionLimit(NOW, 2)).since == NOW - DAY
+    assert expirable(table(), NOW, RetentionLimit(NOW)).since is None

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +71,10 @@ COMMANDS = {
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
     "erase unasked": ["erase", "shop.set", "--where", "id = 1"],
     "erase dry": ["erase", "shop.set", "--where", "id = 1", "--dry-run", "--json"],
+    "expire unasked": ["expire", "shop.orders", "--older-than", "1ms"],
+    "expire no age": ["expire", "shop.orders", "--older-than", "7", "--dry-run"],
+    "expire dry": ["expire", "shop.orders", "--older-than", "7d", "--dry-run", "--json"],
+    "expire": ["expire", "shop.orders", "--older-than", "1ms", "--yes"],
     "erase": ["erase", "shop.set", "--where", "id = 1", "--yes"],
 }  # fmt: skip
 
@@ -125,6 +130,8 @@ CODES = {
     "verify loss": 1,
     "verify no table": 2,
     "erase unasked": 2,
+    "expire unasked": 2,
+    "expire no age": 2,
     "relocate unasked": 2,
     "relocate own": 2,
     "drop unasked": 2,
@@ -211,6 +218,16 @@ def test_rows_are_erased_when_it_is_asked_for(done):
     lines = done["erase"].out.splitlines()
     assert lines[0] == "erased  shop.set"
     assert "proved: no file in the table's folders has such a row" in done["erase"].out
+
+
+def test_snapshots_expire_when_it_is_asked_for(done):
+    assert "--dry-run shows what it would do" in done["expire unasked"].err
+    assert "--older-than: '7' is neither an age nor a time" in done["expire no age"].err
+    dry = json.loads(done["expire dry"].out)
+    assert (dry["table"], dry["snapshots"], dry["done"]) == ("shop.orders", 0, False)
+    assert dry["remaining"] > 1
+    assert re.match(r"expired  shop\.orders\n  [1-9]\d* older snapshots? ended\n", done["expire"].out)
+    assert "  kept: 1 snapshot, all since 20" in done["expire"].out
 
 
 def test_a_table_is_relocated_to_another_lake(done):

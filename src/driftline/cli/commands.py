@@ -17,6 +17,7 @@ from driftline.cli.evolution import (
     alter,
     drop,
     erase,
+    expire,
     history,
     promote,
     quarantine,
@@ -103,7 +104,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -11,6 +13,7 @@ import typer
 from driftline.cli.grouped import fields, types_of_fields, waiting
 from driftline.cli.options import Json, TableName, confirm, named, pairs, writable
 from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.schema.text import parse_span
 from driftline.core.settings.fields import parse_path
 from driftline.errors import NeedsSpark, UsageError
 
@@ -156,6 +159,49 @@ def erase(
     put(erased.to_dict()) if json else show(tables.erased(erased))
     if erased.is_done and not erased.is_proved:
         raise typer.Exit(1)
+
+
+def expire(
+    context: typer.Context,
+    table: TableName,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE|TIME",
+            help="End snapshots of this age, such as 7d or 12h, or from before a time (in UTC).",
+            show_default=False,
+        ),
+    ],
+    retain_last: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Snapshots that stay at any age, the last ones.")
+    ] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would end; change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json: Json = False,
+) -> None:
+    """End older snapshots, and delete the files that only they have."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import tables
+
+    since = _age_or_time(older_than)
+    confirm(f"expire ends older snapshots of {table}", dry_run=dry_run, yes=yes)
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=True)
+        expired = lake.table(table).expire(
+            since, retain_last=retain_last, dry_run=dry_run, progress=progress.phase
+        )
+    put(expired.to_dict()) if json else show(tables.expired(expired))
+
+
+def _age_or_time(text: str) -> timedelta | datetime:
+    """The age or time of ``--older-than``. Raises UsageError."""
+    with suppress(ValueError):
+        return timedelta(seconds=parse_span(text))
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    raise UsageError(
+        f"--older-than: {text!r} is neither an age nor a time", hint="write 7d, 12h, or 2026-01-31T12:00Z"
+    )
 
 
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:

@@ -21,7 +21,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
-    "Run a lake": ("init", "doctor", "clean", "drop", "erase", "relocate", "demo", "json-schema"),
+    "Run a lake": ("init", "doctor", "clean", "drop", "erase", "expire", "relocate", "demo", "json-schema"),
 }
 # What follows the command's name, in lines of 80 columns.
 _EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +57,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("",),
     "clean": ("--dry-run",),
     "drop": ("shop.orders --dry-run", "shop.orders --purge --yes"),
+    "expire": ("shop.orders --older-than 7d --dry-run", "shop.orders --older-than 2026-01-31 --yes"),
     "erase": ("shop.orders --where \"customer_id = 'c-4711'\" --dry-run",),
     "relocate": ("--dry-run", "--yes", "shop.orders --to s3://bucket/lake --yes"),
     "demo": ("", "--files ."),

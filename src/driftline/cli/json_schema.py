@@ -22,6 +22,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "doctor": ("operations.doctor.ChecksJson",),
     "drop": ("operations.drop.DroppedJson",),
     "erase": ("operations.erase.ErasedJson",),
+    "expire": ("operations.expire.ExpiredJson",),
     "history": ("core.history.entries.EntryJson", "operations.history.DifferenceJson"),
     "ingest": ("ingest.result.ResultJson",),
     "plan": ("ingest.result.ResultJson",),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.history.entries import Versions
+    from driftline.core.history.retention import Expirable, RetentionLimit
 
 
 class OfflineTable(Protocol):
@@ -68,7 +69,7 @@ class DroppedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class EndedSnapshots:
     """The snapshots of a table that ended, and the files that nothing names since, which were deleted.
 
     ``outside``: files that nothing names either, but that stay, as they lie where nothing may be deleted.
@@ -78,15 +79,18 @@ class Expired:
     files: int = 0
     outside: tuple[str, ...] = ()
 
-    def __add__(self, other: Expired) -> Expired:
+    def __add__(self, other: EndedSnapshots) -> EndedSnapshots:
         """Both together."""
-        return Expired(
+        return EndedSnapshots(
             self.snapshots + other.snapshots, self.files + other.files, self.outside + other.outside
         )
 
 
 class Expiry(Protocol):
-    """The end of all snapshots of a table but the present one, with the files that only they had."""
+    """The end of older snapshots of a table, with the files that only they had.
+
+    Without a ``limit`` all end but the present one.
+    """
 
     @property
     def of_lake(self) -> bool:
@@ -94,11 +98,15 @@ class Expiry(Protocol):
         ...
 
     def check(self) -> None:
+        """Raise UsageError if files of the table are not to be deleted."""
+        ...
+
+    def check_unheld(self) -> None:
         """Raise UsageError if something holds older snapshots that is not driftline's to end."""
         ...
 
-    def older(self) -> int:
-        """The number of snapshots that would end."""
+    def expirable(self, limit: RetentionLimit | None = None) -> Expirable:
+        """The snapshots that would end."""
         ...
 
     def has_removed_rows(self) -> bool:
@@ -109,7 +117,7 @@ class Expiry(Protocol):
         """True if the keys of rows that a batch deleted are kept, for later changes of these rows."""
         ...
 
-    def run(self) -> Expired:
+    def run(self, limit: RetentionLimit | None = None) -> EndedSnapshots:
         """End the snapshots and delete the files; finish that of a run that was broken off.
 
         Raises CommitConflict if others were faster, SetupError if a file cannot be deleted.

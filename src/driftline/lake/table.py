@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
@@ -36,6 +36,7 @@ from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.drop import Dropped, drop
 from driftline.operations.erase import Erased, erase
+from driftline.operations.expire import Expired, expire, limit_of
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.listing import Quarantine
@@ -345,6 +346,32 @@ class Table(Shown):
         """
         captures = captures_of(self.lake.warehouse, self.name)
         return erase(self.lake.format, self.format, where, captures, dry_run=dry_run, progress=progress)
+
+    def expire(
+        self,
+        older_than: timedelta | datetime,
+        *,
+        retain_last: int = 1,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Expired:
+        """End older snapshots of the table and its quarantine, and delete the files that only they have.
+
+        Snapshots that a branch or tag needs stay. In a DuckLake the older snapshots of all tables end. The
+        next expiry finishes one that was broken off.
+
+        Args:
+            older_than: An age, or a time, which without a zone is in UTC.
+            retain_last: The number of snapshots that stay at any age, the last ones.
+            dry_run: Tell what would end; change nothing.
+            progress: Called with the name of each step.
+
+        Raises:
+            UsageError: There is no such table, or its files are not to be deleted.
+        """
+        limit = limit_of(older_than, retain_last)
+        captures = captures_of(self.lake.warehouse, self.name)
+        return expire(self.lake.format, self.format, limit, captures, dry_run=dry_run, progress=progress)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

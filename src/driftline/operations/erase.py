@@ -22,7 +22,7 @@ from driftline.core.support import as_json
 from driftline.errors import no_table
 from driftline.formats.base import CatalogTable, Moved
 from driftline.formats.commit import Retry, rewriting
-from driftline.formats.lakes import Expired
+from driftline.formats.lakes import EndedSnapshots
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.arrow_rows import explaining_condition
 from driftline.quarantine import table as quarantine
@@ -130,6 +130,7 @@ def erase(
     with configured(table.spark, PLAIN), explaining_condition(table.name, state.schema.struct):
         for part in parts:
             part.expiry.check()
+            part.expiry.check_unheld()
             check_readable(part.table, part.table.load().schema)
         progress("counting")
         erased = _counted(parts, captures)
@@ -140,7 +141,7 @@ def erase(
             progress("writing")
             retry.run(part.rewrite)
         progress("deleting")
-        expired = sum((retry.run(part.expiry.run) for part in parts), Expired())
+        expired = sum((retry.run(part.expiry.run) for part in parts), EndedSnapshots())
         progress("checking")
         return _proved(parts, erased, expired)
 
@@ -184,7 +185,7 @@ def _counted(parts: Sequence[_Part], captures: Sequence[str]) -> Erased:
     rejects = [part for part in parts if part.table.name.endswith(QUARANTINE)]
     main = parts[-1]
     of_lake = main.expiry.of_lake
-    snapshots = main.expiry.older() if of_lake else sum(part.expiry.older() for part in parts)
+    snapshots = sum(len(part.expiry.expirable().ids) for part in ([main] if of_lake else parts))
     return Erased(
         main.table.name,
         main.count(),
@@ -208,7 +209,7 @@ def _not_reached(expiry: Expiry, captures: Sequence[str]) -> Iterator[str]:
         yield "free pages of the catalog's database, until it is vacuumed or copied"
 
 
-def _proved(parts: Sequence[_Part], erased: Erased, expired: Expired) -> Erased:
+def _proved(parts: Sequence[_Part], erased: Erased, expired: EndedSnapshots) -> Erased:
     """With the count of all that the tables and their folders have now."""
     unnamed = [file.path for part in parts for file in part.expiry.unnamed()]
     return replace(

@@ -6,6 +6,7 @@ from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
 from driftline.operations.drop import Dropped
 from driftline.operations.erase import Erased
+from driftline.operations.expire import Expired
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
@@ -14,7 +15,7 @@ from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
-from driftline.report.tables import altered, difference, dropped, erased, history, layout, undone
+from driftline.report.tables import altered, difference, dropped, erased, expired, history, layout, undone
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
@@ -29,6 +30,7 @@ shows(History, history)
 shows(Difference, difference)
 shows(Dropped, dropped)
 shows(Erased, erased)
+shows(Expired, expired)
 shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)

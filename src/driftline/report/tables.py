@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from driftline.operations.alter import Altered
     from driftline.operations.drop import Dropped
     from driftline.operations.erase import Erased
+    from driftline.operations.expire import Expired
     from driftline.operations.history import Difference, History
     from driftline.operations.layout import Layout
     from driftline.operations.undo import Undone, ValueCount
@@ -100,6 +101,27 @@ def erased(result: Erased) -> Iterator[RenderableType]:
         yield Hanging(Text(f"{text}: driftline clean deletes them once nothing writes", "yellow"), 2, 6)
         for path in result.unnamed:
             yield Hanging(Text(clean(path), "yellow"), 4, 8)
+    for place in result.not_reached:
+        yield Hanging(Text(clean(f"not reached: {place}"), "dim"), 2, 6)
+    if not result.is_done:
+        yield Text("dry run: nothing is changed")
+
+
+def expired(result: Expired) -> Iterator[RenderableType]:
+    """The outcome of an `expire`: what ended, what stays and why, and what is lost."""
+    verb = "expired" if result.is_done else "to expire"
+    yield Text.assemble(f"{verb}  ", (clean(result.table), "bold"))
+    of_lake = ", of all tables of the lake" if result.of_lake else ""
+    verb = "ended" if result.is_done else "to end"
+    yield Text(f"  {counted(result.snapshots, 'older snapshot')} {verb}{of_lake}")
+    if result.is_done:
+        yield Text(f"  {counted(result.files, 'file')} deleted")
+    since = "" if result.since is None else f", all since {result.since}"
+    yield Hanging(Text(f"kept: {counted(result.remaining, 'snapshot')}{since}"), 2, 6)
+    for what in result.keeps:
+        yield Hanging(Text(clean(f"kept: {what}")), 2, 6)
+    for what in result.loses:
+        yield Hanging(Text(clean(f"lost: {what}"), "yellow"), 2, 6)
     for place in result.not_reached:
         yield Hanging(Text(clean(f"not reached: {place}"), "dim"), 2, 6)
     if not result.is_done:

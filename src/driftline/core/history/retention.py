@@ -14,7 +14,8 @@ behind the first gap, in the order of the branch.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, pairwise
+from dataclasses import dataclass, field
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from driftline.core.history.entries import BATCH, MOVED, OTHERS
@@ -34,6 +35,73 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _LISTED = 1_500  # ids of `BEHIND`: catalogs limit the length of a property
 
 Snapshot = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimit:
+    """The older snapshots that a person wants to stay.
+
+    ``since``: a time in milliseconds since 1970, from which on all stay; ``last``: the number of the last
+    ones of a branch that stay at any age.
+    """
+
+    since: int
+    last: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Expirable:
+    """The snapshots that can end.
+
+    Attributes:
+        ids: theirs.
+        remaining: the number of those that stay.
+        since: the time from which on all stay of the main branch, in milliseconds since 1970.
+        held: by the name of a branch or tag with its kind, the number that would end without it.
+    """
+
+    ids: tuple[int, ...]
+    remaining: int
+    since: int | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+def expirable(metadata: Mapping[str, Any], now: int, limit: RetentionLimit | None = None) -> Expirable:
+    """Select the snapshots that can end by the rules of Iceberg's own expiry.
+
+    A branch's own settings may keep more than the ``limit`` does; a tag keeps its snapshot.
+
+    Args:
+        now: milliseconds.
+        limit: without one, nothing stays but the present rows and the remembered deletes.
+    """
+    snapshots, refs = metadata.get("snapshots", ()), metadata.get("refs", {})
+    staying = {metadata.get("current-snapshot-id"), refs.get(DELETES_BRANCH, {}).get("snapshot-id")}
+    held: dict[str, int] = {}
+    if limit is not None:
+        branch = refs.get("main", {"type": "branch", "snapshot-id": metadata.get("current-snapshot-id")})
+        staying |= _younger(snapshots, limit.since) | _kept(metadata, branch, now, limit)
+        of_refs = {
+            f"{ref['type']} {name}": _kept(metadata, ref, now, limit) - staying
+            for name, ref in refs.items()
+            if name not in ("main", DELETES_BRANCH)
+        }
+        held = {name: len(ids) for name, ids in of_refs.items() if ids}
+        staying = staying.union(*of_refs.values())
+    gone = tuple(s["snapshot-id"] for s in snapshots if s["snapshot-id"] not in staying)
+    newest = takewhile(lambda s: s["snapshot-id"] in staying, main(metadata))
+    since = min((s["timestamp-ms"] for s in newest), default=None)
+    return Expirable(gone, len(snapshots) - len(gone), since, held)
+
+
+def _kept(metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int, limit: RetentionLimit) -> set[int]:
+    """The snapshots that a branch or tag keeps."""
+    if ref["type"] == "tag":
+        return {ref["snapshot-id"]}
+    branch, age = _ancestors(metadata, ref["snapshot-id"]), ref.get("max-snapshot-age-ms")
+    least = max(1, int(ref.get("min-snapshots-to-keep", limit.last)))
+    since = limit.since if age is None else now - int(age)
+    return {s["snapshot-id"] for s in branch[:least]} | _younger(branch, since)
 
 
 def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Ends all snapshots of a DuckLake but the newest, and deletes the files of one table that only they had.
+"""Ends older snapshots of a DuckLake, and deletes the files that only they had.
 
 DuckDB ends them, for all tables at once, and schedules their files for deletion: whatever dies after it, the
 next run finds there what is left to delete.
@@ -12,12 +12,13 @@ from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from driftline.core.history.retention import Expirable, RetentionLimit
 from driftline.core.schema.text import quoted
 from driftline.formats.ducklake.files import Storage, leaves, local
 from driftline.formats.ducklake.inlined import inlined_rows, inlined_tables
 from driftline.formats.ducklake.rows import ColumnBounds, both
 from driftline.formats.ducklake.snapshot import DELETES_SUFFIX, LIVE, TableRow, find, latest, load
-from driftline.formats.lakes import Expired, Orphan
+from driftline.formats.lakes import EndedSnapshots, Orphan
 from driftline.formats.leftovers import bare, check_deleted, listed, sync_deletions
 from driftline.runtime.disk import Bounds, delete_file
 
@@ -44,13 +45,28 @@ class DuckLakeExpiry:
         return True
 
     def check(self) -> None:
-        """Raise UsageError if the lake is a copy of another, or was moved: a DuckLake has no branches."""
+        """Raise UsageError if the lake is a copy of another, or was moved."""
         self.catalog.check_writable()
 
-    def older(self) -> int:
-        """The number of snapshots that would end."""
-        row = self.catalog.read(lambda c: c.one("SELECT count(*) FROM meta.ducklake_snapshot"))
-        return max(0, int(row[0]) - 1) if row else 0
+    def check_unheld(self) -> None:
+        """Do nothing: a DuckLake has no branches and no tags."""
+
+    def expirable(self, limit: RetentionLimit | None = None) -> Expirable:
+        """The snapshots that would end."""
+        rows = self.catalog.read(
+            lambda c: c.rows(
+                "SELECT snapshot_id, epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot "
+                "ORDER BY snapshot_id DESC"
+            )
+        )
+        times = {int(id_): int(at) for id_, at in rows}
+        gone = [
+            id_
+            for id_, at in list(times.items())[1 if limit is None else max(1, limit.last) :]
+            if limit is None or at < limit.since
+        ]
+        remaining = [times[id_] for id_ in times.keys() - {*gone}]
+        return Expirable(tuple(gone), len(remaining), min(remaining, default=None))
 
     def has_removed_rows(self) -> bool:
         """True if files of the table have deleted rows, or the catalog has some of its own."""
@@ -71,14 +87,16 @@ class DuckLakeExpiry:
         name = self.name + DELETES_SUFFIX
         return self.catalog.read(lambda c: find(c, name, latest(c))) is not None
 
-    def run(self) -> Expired:
-        """End the snapshots, and delete the table's files that wait for it."""
-        older = self.older()
-        if older:
+    def run(self, limit: RetentionLimit | None = None) -> EndedSnapshots:
+        """End the snapshots, and delete the files that wait for it: with a ``limit`` those of all tables,
+        without one those of this table.
+        """
+        gone = self.expirable(limit).ids
+        if gone:
             # Counted, as a time of the answer would need a library more to become Python's.
-            ended = "ducklake_expire_snapshots('lk', older_than => now())"
+            ended = f"ducklake_expire_snapshots('lk', versions => [{', '.join(map(str, gone))}])"
             self.catalog.by_duckdb(f"SELECT count(*) FROM {ended}")
-        waiting, folders = self.catalog.read(self._waiting)
+        waiting, folders = self.catalog.read(self._waiting if limit is None else _all_waiting)
         within = Bounds((self.catalog.data,))
         paths = [path for _, path in waiting]
         outside = tuple(path for path in paths if not within.hold(path))
@@ -91,7 +109,7 @@ class DuckLakeExpiry:
             sync_deletions(map(local, paths))
         ids = [id_ for id_, _ in waiting]
         self.catalog.write(lambda c: self._tidy(c, ids), lambda c: not _still(c, ids))
-        return Expired(older, len(paths) - len(outside), outside)
+        return EndedSnapshots(len(gone), len(paths) - len(outside), outside)
 
     def unnamed(self) -> list[Orphan]:
         """The files in the table's folder that the catalog does not have."""
@@ -110,11 +128,7 @@ class DuckLakeExpiry:
         deletes = find(connection, self.name + DELETES_SUFFIX, latest(connection))
         folders = [table.folder for table in (self._table(connection), deletes) if table is not None]
         ours = Bounds(tuple(folders))
-        rows = connection.rows(
-            f"SELECT data_file_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{_SCHEDULED}"
-        )
-        paths = [(int(i), connection.data_path + path if relative else path) for i, path, relative in rows]
-        return [(i, path) for i, path in paths if ours.hold(path)], folders
+        return [(i, path) for i, path in _all_waiting(connection)[0] if ours.hold(path)], folders
 
     def _tidy(self, connection: Connection, deleted: Sequence[int]) -> None:
         """Take what tells of rows that are gone out of the catalog: there is one snapshot to keep it for."""
@@ -133,6 +147,15 @@ class DuckLakeExpiry:
                 f"(SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id})"
             )
         _renew_bounds(connection, self.name, table)
+
+
+def _all_waiting(connection: Connection) -> tuple[list[tuple[int, str]], list[str]]:
+    """The scheduled files of all tables, and the folder that they are in."""
+    base = connection.data_path
+    rows = connection.rows(
+        f"SELECT data_file_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{_SCHEDULED}"
+    )
+    return [(int(i), base + path if relative else path) for i, path, relative in rows], [base]
 
 
 def _renew_bounds(connection: Connection, name: str, table: TableRow) -> None:

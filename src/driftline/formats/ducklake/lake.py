@@ -441,8 +441,8 @@ class DuckLake:
         if purge:
             raise UsageError(
                 "a DuckLake keeps the files of a dropped table for its older snapshots",
-                hint="drop it without --purge, then let DuckDB expire the snapshots of all tables: "
-                "ducklake_expire_snapshots, and ducklake_cleanup_old_files",
+                hint="drop it without --purge, then end the snapshots of all tables: driftline expire of another "
+                "table, or DuckDB's ducklake_expire_snapshots and ducklake_cleanup_old_files",
             )
         rows = self.catalog.read(
             lambda connection: {

@@ -1,4 +1,4 @@
-"""Ends all snapshots of an Iceberg table but the present one, and deletes the files that only they had.
+"""Ends older snapshots of an Iceberg table, and deletes the files that only they had.
 
 The metadata name a list of all files of before, in the very commit that ends the snapshots: whatever dies
 after it, the next run finds by the list what is left to delete.
@@ -7,14 +7,15 @@ after it, the next run finds by the list what is left to delete.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.history.entries import EXPIRING, LEDGER
-from driftline.core.history.retention import DELETES_BRANCH
+from driftline.core.history.retention import DELETES_BRANCH, Expirable, RetentionLimit, expirable
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import UnknownError
 from driftline.formats.iceberg.commit import (
@@ -31,7 +32,7 @@ from driftline.formats.iceberg.files import files_in, in_store
 from driftline.formats.iceberg.gateway import java_errors, metadata_json, short, text_map
 from driftline.formats.iceberg.reader import read_file, write_beside
 from driftline.formats.iceberg.unread import partial as metadata_rows
-from driftline.formats.lakes import Expired, Orphan
+from driftline.formats.lakes import EndedSnapshots, Orphan
 from driftline.formats.leftovers import bare, check_deleted, sync_deletions
 from driftline.runtime.disk import delete_all_by_file_io, on_disk
 from driftline.runtime.spark_version import java_type
@@ -52,14 +53,17 @@ class IcebergExpiry:
         return False
 
     def check(self) -> None:
-        """Raise UsageError for a branch or tag, and where the table's files are not to be deleted."""
-        metadata = self.table.metadata(self.table.existing())
+        """Raise UsageError where the table's files are not to be deleted."""
+        metadata = self._metadata()
         if metadata.get("properties", {}).get(GC, "true").lower() != "true":
             raise UsageError(
                 f"{self.table.name} has {GC} = false: its files are not to be deleted",
                 f"ALTER TABLE {self.table.name} SET TBLPROPERTIES ('{GC}' = 'true')",
             )
-        for name, ref in metadata.get("refs", {}).items():
+
+    def check_unheld(self) -> None:
+        """Raise UsageError for a branch or tag."""
+        for name, ref in self._metadata().get("refs", {}).items():
             if name not in ("main", DELETES_BRANCH):
                 kind = str(ref["type"]).upper()
                 raise UsageError(
@@ -67,9 +71,12 @@ class IcebergExpiry:
                     f"drop it first: ALTER TABLE {self.table.name} DROP {kind} `{name}`",
                 )
 
-    def older(self) -> int:
-        """The number of snapshots that would end."""
-        return len(_gone(self.table.metadata(self.table.existing())))
+    def expirable(self, limit: RetentionLimit | None = None) -> Expirable:
+        """The snapshots that would end."""
+        return _expirable(self._metadata(), limit)
+
+    def _metadata(self) -> Any:
+        return self.table.metadata(self.table.existing())
 
     def has_removed_rows(self) -> bool:
         """True if the present snapshot has files of deletes."""
@@ -82,11 +89,11 @@ class IcebergExpiry:
         """True if there is a branch of the deletes that the table remembers."""
         return self.table.existing().refs().containsKey(DELETES_BRANCH) is True
 
-    def run(self) -> Expired:
+    def run(self, limit: RetentionLimit | None = None) -> EndedSnapshots:
         """End the snapshots and delete the files that only they had."""
         before = self._delete_listed()
-        gone = self._end()
-        return before + Expired(gone) + self._delete_listed()
+        gone = self._end(limit)
+        return before + EndedSnapshots(gone) + self._delete_listed()
 
     def unnamed(self) -> list[Orphan]:
         """The files below the table's location that it does not have."""
@@ -94,13 +101,13 @@ class IcebergExpiry:
         named = {bare(path) for path in _named(self.table, java)}
         return [file for file in _below(self.table, java) if bare(file.path) not in named]
 
-    def _end(self) -> int:
-        """Commit metadata with the present snapshot alone, and the list; returns the number that ended."""
+    def _end(self, limit: RetentionLimit | None) -> int:
+        """Commit metadata without the snapshots, and the list; returns the number that ended."""
         table, java = self.table, self.table.existing()
         transaction = begin(table, java)
         base = transaction.startMetadata()
         metadata = metadata_json(table.jvm, base)
-        gone = _gone(metadata)
+        gone = _expirable(metadata, limit).ids
         if not gone:
             return 0
         path = write_beside(java, json.dumps(sorted(_named(table, java))).encode())
@@ -123,12 +130,12 @@ class IcebergExpiry:
             raise
         return len(gone)
 
-    def _delete_listed(self) -> Expired:
+    def _delete_listed(self) -> EndedSnapshots:
         """Delete the files of the list that the metadata name, but for those that the table has."""
         table, java = self.table, self.table.existing()
         path = java.properties().get(EXPIRING)
         if path is None:
-            return Expired()
+            return EndedSnapshots()
         operations, within = java.operations(), table.bounds(java)
         current = operations.current()
         # Another process may have yet to sync the metadata that name these files no more.
@@ -144,7 +151,7 @@ class IcebergExpiry:
         if is_durable(table.jvm, java.io()):
             sync_deletions(map(on_disk, spare))
         self._forget(str(path))
-        return Expired(0, len(spare) - len(outside), outside)
+        return EndedSnapshots(0, len(spare) - len(outside), outside)
 
     def _forget(self, path: str) -> None:
         """Commit metadata that do not name the list, and delete it."""
@@ -164,11 +171,8 @@ class IcebergExpiry:
         delete_files(java.io(), [path], table.bounds(java))
 
 
-def _gone(metadata: Any) -> list[int]:
-    """The ids of all snapshots but those of main and of the remembered deletes as they are now."""
-    refs = metadata.get("refs", {})
-    stay = {metadata.get("current-snapshot-id"), refs.get(DELETES_BRANCH, {}).get("snapshot-id")}
-    return [s["snapshot-id"] for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in stay]
+def _expirable(metadata: Mapping[str, Any], limit: RetentionLimit | None) -> Expirable:
+    return expirable(metadata, time.time_ns() // 1_000_000, limit)
 
 
 def _named(table: IcebergHandle, java: Any) -> set[str]:
