@@ -109,9 +109,7 @@ def hide_secrets(error: BaseException, *settings: Mapping[str, str]) -> None:
         text = "".join(traceback.format_exception_only(link)).strip()
         hidden, replacement = redacted(text, *settings), link
         if isinstance(link, DriftlineError):
-            link.message = redacted(link.message, *settings)
-            link.hint = link.hint and redacted(link.hint, *settings)
-            link.args = tuple(redacted(str(part), *settings) for part in link.args)
+            link.rewrite(lambda text: redacted(text, *settings))
         elif hidden != text and link is not error:
             replacement = Exception(hidden).with_traceback(link.__traceback__)
         checked[id(link)] = link, replacement

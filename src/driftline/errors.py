@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -15,9 +16,22 @@ class DriftlineError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(f"{message}\n{hint}" if hint else message)
+        super().__init__()
         self.message = message
-        self.hint = hint
+        self._advice = hint
+        self.spell(str)
+
+    def spell(self, words: Callable[[str], str]) -> None:
+        """Spell the hint for the surface that prints it: it is written with flags of the command line."""
+        self._words = words
+        self.hint = self._advice and words(self._advice)
+        self.args = (f"{self.message}\n{self.hint}" if self.hint else self.message,)
+
+    def rewrite(self, change: Callable[[str], str]) -> None:
+        """Change the text of the error, as to take secrets out."""
+        self.message = change(self.message)
+        self._advice = self._advice and change(self._advice)
+        self.spell(self._words)
 
 
 class DataError(DriftlineError):

@@ -296,7 +296,7 @@ def test_names_that_a_person_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert types == {"name": "string", "in EUR, net": "long"}
     assert (rows, others) == ([(f"x{i}", i) for i in range(100)], [("short", 101)])
     assert checked(file, header='name, "in EUR, net"')[0] == (1, {"name": "x0", "in EUR, net": "0"})
-    with pytest.raises(DataError, match=r"in\.csv:1: the first row has 2 cells, where --header names 3"):
+    with pytest.raises(DataError, match=r"in\.csv:1: the first row has 2 cells, where `header` names 3"):
         read(file, header="a,b,c")
 
 

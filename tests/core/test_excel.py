@@ -150,7 +150,7 @@ def test_the_header_is_told_as_that_of_csv_is(tmp_path: Path) -> None:
     assert (
         texts(values, Dialect(header="a,b"))[1] == {"a": 2, "b": 2.5} == verified(values, tmp_path, "a,b")[1]
     )
-    with pytest.raises(DataError, match="its rows have 2 cells, where --header names 1"):
+    with pytest.raises(DataError, match="its rows have 2 cells, where `header` names 1"):
         texts(values, Dialect(header="a"))
     titled = workbook(tmp_path / "b.xlsx", s=[["Sales of 2026"], ["id", None], [1, "x"]])
     assert texts(titled, Dialect(skip_lines="1")) == [None, None, {"id": 1, "column_2": "x"}]

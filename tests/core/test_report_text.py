@@ -29,12 +29,12 @@ from driftline.core.schema.types import (
 )
 from driftline.core.settings.fields import toml_line
 from driftline.core.settings.properties import as_properties, flattened
+from driftline.core.settings.surfaces import in_flags, in_python
 from driftline.core.settings.table import TableSettings
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, RejectSample, Tally
 from driftline.operations.listing import Quarantine, RejectGroup
 from driftline.report import drift, tables, text
-from driftline.report.lines import in_flags, in_python
 from driftline.verify import Mismatch, Verdict
 
 
@@ -266,12 +266,12 @@ def test_very_much_leaves_the_screen_to_the_rest():
         ("make it with --hint at=timestamp --set epoch_unit=ms", "make it with --hint at=timestamp --set epoch_unit=ms",
          'make it with hints={"at": "timestamp"} epoch_unit="ms"'),
         ("--again ingests it; resolve --as long", "--again ingests it; resolve --as long",
-         "again=True ingests it; resolve --as long"),
+         'again=True ingests it; Table.resolve(…, "long")'),
     ],
 )  # fmt: skip
 def test_hint_is_spelled_for_the_surface_that_prints_it(hint: str, flag: str, argument: str):
     result = Result("s.t", "", 5, 5, 0, hints=(hint,))
-    for words, spelled in ((str, hint), (in_flags, flag), (in_python, argument)):
+    for words, spelled in ((in_flags, flag), (in_python, argument)):
         assert (
             printed(text.batch(result, words=words), width=200).splitlines()[1] == f"  hint        {spelled}"
         )

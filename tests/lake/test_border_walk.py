@@ -116,7 +116,7 @@ class Walk:
         try:
             self.start(lake)
         except DataError as error:
-            if "--resume-from" not in str(error.hint):
+            if "resume_from=" not in str(error.hint):
                 raise
             self.start(lake, resume_from="table")
 
@@ -154,7 +154,7 @@ class Walk:
         try:
             self.open(place).clean(0, dry_run=True)
         except UsageError as error:
-            if "relocate --yes" not in str(error):
+            if ".relocate()" not in str(error):
                 raise
             self.open(place).relocate()
 

@@ -120,7 +120,7 @@ def test_rows_of_a_branch_without_their_columns_are_told_before_anything_is_writ
             DataError, match=r"its newest rows came from a branch.*without their columns: b;"
         ) as told:
             act()
-    assert told.value.hint is not None and f"driftline undo {table_name} --to 1" in told.value.hint
+    assert told.value.hint is not None and "Table.undo(to=1)" in told.value.hint
 
     table.undo(to=1)
     table.ingest([{"id": 9, "a": "q", "b": 7}])

@@ -202,10 +202,10 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
 @pytest.mark.parametrize(
     ("settings", "hint"),
     [
-        ({"key": "_key"}, "set it, beside what deletes now: --delete-when 'value is null'"),
+        ({"key": "_key"}, 'set it, beside what deletes now: delete_when="value is null"'),
         (
             {"key": "id", "delete_when": "value is null"},
-            "make the table with the key of the message, as --key _key or _key.PATH, and --delete-when 'value is null'",
+            'make the table with the key of the message, as key="_key" or _key.PATH, and delete_when="value is null"',
         ),
     ],
 )

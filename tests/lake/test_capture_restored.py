@@ -120,7 +120,7 @@ def test_table_older_than_its_checkpoint_is_an_error_until_a_person_says_how_to_
     for _ in range(2):
         with pytest.raises(DataError, match=r"batches 1 to 2 \(2 files, .*2\.json, .*3\.json\)") as raised:
             run.start()
-    assert "--resume-from table" in str(raised.value.hint)
+    assert 'resume_from="table"' in str(raised.value.hint)
     run.put()
     run.start(resume_from=choice)
     expected = [1, 2, 3, 4] if choice == "table" else [1, 4]
@@ -185,7 +185,7 @@ def test_a_lost_checkpoint_goes_on_with_what_the_table_does_not_have(run: Run) -
     run.put()
     with pytest.raises(DataError, match="by another checkpoint") as raised:
         run.start()
-    assert "--resume-from table" in str(raised.value.hint)
+    assert 'resume_from="table"' in str(raised.value.hint)
     run.start(resume_from="table")
     run.put()
     run.start()
@@ -394,7 +394,7 @@ def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
     except DriftlineError as error:
         refused = error
     if refused is not None:
-        assert name in refused.message and "--resume-from table" in str(refused.hint)
+        assert name in refused.message and 'resume_from="table"' in str(refused.hint)
         run.checkpoint.rename(run.checkpoint.with_name("away"))
         run.start(resume_from="table")
     assert run.ids() == [1, 2, 3]

@@ -130,9 +130,7 @@ def test_a_copy_is_read_and_refuses_what_writes(kind: str | None, earlier: bool,
     ):
         with pytest.raises(UsageError, match="is a copy of the lake at") as refused:
             write()
-        assert f"driftline --lake {tmp_path}/copy relocate --yes makes it a lake of its own" in str(
-            refused.value
-        )
+        assert f'Lake.open("{tmp_path}/copy").relocate() makes it a lake of its own' in str(refused.value)
     (check,) = (check for check in checks(tmp_path / "copy", ducklake=kind) if check.name == "lake")
     assert "is a copy of the lake at" in check.detail and "relocate" in check.fix
     if kind is None:
@@ -155,7 +153,7 @@ def test_a_moved_lake_says_so_and_a_moved_ducklake_is_read(
 
     with pytest.raises(UsageError, match=said) as refused:
         moved.table("s.t").ingest(tmp_path / "1.jsonl", again=True)
-    assert f"driftline --lake {tmp_path}/moved relocate" in str(refused.value)
+    assert f'Lake.open("{tmp_path}/moved").relocate()' in str(refused.value)
     if kind is None:
         with pytest.raises(UsageError, match=said):
             moved.table("s.t").read()

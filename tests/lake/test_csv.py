@@ -325,7 +325,7 @@ def test_a_file_of_windows_with_decimal_commas(table: Table, tmp_path: Path) -> 
     file.write_bytes(text.encode("cp1252"))
     with pytest.raises(DataError, match=r"in\.csv:1: byte 0xf6 is not UTF-8") as raised:
         table.ingest(file)
-    assert "--encoding cp1252" in str(raised.value.hint)
+    assert 'encoding="cp1252"' in str(raised.value.hint)
     assert not table.format.load().exists
     settings = {"encoding": "cp1252", "decimal": ",", "hints": {"Preis": "decimal(10,2)"}}
     result = table.ingest(file, settings=settings)
@@ -550,9 +550,9 @@ def test_file_with_commas_between_cells_contradicts_a_decimal_comma_of_the_table
 
     with pytest.raises(DataError, match=r"2\.csv: ',' separates its cells, and is the decimal sign") as error:
         table.ingest(second)
-    assert "--decimal . --thousands ''" in str(error.value)
+    assert 'decimal="." thousands=""' in str(error.value)
     table.ingest(third)
-    assert "--no-keep" in str(error.value)
+    assert "keep=False" in str(error.value)
     table.ingest(second, settings={"decimal": ".", "thousands": ""}, keep=False)
     fourth = csv(tmp_path, "id;total\n4;7,25\n", "4.csv")
     table.ingest(fourth)

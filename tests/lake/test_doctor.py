@@ -23,7 +23,7 @@ def test_a_failing_check_says_what_to_do_and_ends_the_dearer_ones(tmp_path):
         "name": "lake",
         "ok": False,
         "detail": f"Cannot make the lake folder {tmp_path}/file/lake: Not a directory.",
-        "fix": "Pass another folder with --lake.",
+        "fix": "Pass another folder: --lake FOLDER.",
     }
 
 

@@ -64,7 +64,7 @@ def test_a_struct_whose_keys_the_metastore_does_not_know_may_be_a_map(strict: La
         table.ingest(file)
     assert error.value.message.startswith("table t.reactions refused the batch: Error: name expected at ")
     assert "but '+' is found" in error.value.message
-    assert '`--hint "PATH=map<string, long>"`' in str(error.value.hint)
+    assert '`hints={"PATH": "map<string, long>"}`' in str(error.value.hint)
     assert not strict.clean(0), "the files of a refused commit stayed"
     table.ingest(file, hints={"issue.reactions": "map<string, long>"})
     assert table.read().first().issue.reactions == {"+1": 2, "laugh": 1}

@@ -48,7 +48,7 @@ def test_a_file_that_the_table_has_is_refused_by_name(table: Table, file: Path, 
     with pytest.raises(DataError, match=r"1 of 2 files is in the table already: \S*a\.jsonl\s") as error:
         table.ingest([file, other])
 
-    assert "--again" in (error.value.hint or "")
+    assert "again=True" in (error.value.hint or "")
     assert rows(table) == 1
     assert table.ingest(other).rows_written == 1
     assert table.ingest(file, again=True).rows_written == 1

@@ -23,31 +23,31 @@ explain select * from T
 """.strip().splitlines()
 
 WRITES = """
-drop table T | `driftline drop`
-insert into T values (2) | `driftline ingest`
-with x as (select 2 as a) insert into T select * from x | `driftline ingest`
-from T insert into T select a insert into T select a | `driftline ingest`
-insert overwrite T select 3 | `driftline ingest`
+drop table T | `Table.drop()`
+insert into T values (2) | `Table.ingest()`
+with x as (select 2 as a) insert into T select * from x | `Table.ingest()`
+from T insert into T select a insert into T select a | `Table.ingest()`
+insert overwrite T select 3 | `Table.ingest()`
 insert overwrite directory '/nowhere' using parquet select 1 | runs it
 delete from T where a = 1 | runs it
 update T set a = 2 | runs it
 merge into T using T as s on T.a = s.a when matched then delete | runs it
-alter table T add column b int | `driftline alter`
-alter table T write ordered by a | `driftline alter`
+alter table T add column b int | `Lake.alter()`
+alter table T write ordered by a | `Lake.alter()`
 alter table T create branch b | runs it
 truncate table T | runs it
-create table t.other as select 1 | `driftline ingest`
-create view t.v as select 1 | `driftline view`
+create table t.other as select 1 | `Table.ingest()`
+create view t.v as select 1 | `Table.view()`
 create namespace other | runs it
 call lake.system.expire_snapshots('T') | runs it
 execute immediate 'drop table T' | runs it
 begin drop table T; end | runs it
-explain drop table T | `driftline drop`
+explain drop table T | `Table.drop()`
 analyze table T compute statistics | runs it
 refresh table T | runs it
 cache table T | runs it
 clear cache | runs it
-load data inpath '/nowhere' into table T | `driftline ingest`
+load data inpath '/nowhere' into table T | `Table.ingest()`
 use other | namespace.table
 set spark.sql.ansi.enabled = false | driftline.toml
 add jar '/nowhere' | runs it
@@ -101,7 +101,7 @@ def test_sql_in_python(lake: Lake, table_name: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "kind", "says", "hint"),
     [
-        ("select * from T_none", DataError, r"SQL: The table or view .+ cannot be found.* \(line 1, column 15\)", "`driftline tables`"),
+        ("select * from T_none", DataError, r"SQL: The table or view .+ cannot be found.* \(line 1, column 15\)", "`Lake.tables()`"),
         ("select b from T", DataError, r"SQL: A column.*`b` cannot be resolved.* \(line 1, column 8\)", None),
         ("selec 1", UsageError, r"SQL: Syntax error at or near 'selec'.* \(line 1, column 1\)", None),
         ("select nowhere(1)", DataError, r"SQL: Cannot resolve (routine|function) `nowhere`", None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -144,9 +143,9 @@ def test_lists_convert_by_position(drifted: Drifted) -> None:
     ("to", "way_out"),
     [
         ("double", r"'driftline.thousands' = '.'\)"),
-        ("date", r"--as \"date\('dd.MM.yyyy'\)\""),
-        ("timestamp_ntz", r"--as \"date\('dd.MM.yyyy'\)\""),
-        ("boolean", "--dry-run shows what converts"),
+        ("date", r"date\('dd.MM.yyyy'\)"),
+        ("timestamp_ntz", r"date\('dd.MM.yyyy'\)"),
+        ("boolean", "(--dry-run|dry_run=True.) shows what converts"),
     ],
 )
 def test_what_converts_no_value_is_refused(drifted: Drifted, to: str, way_out: str) -> None:
@@ -163,8 +162,8 @@ def test_what_converts_no_value_is_refused(drifted: Drifted, to: str, way_out: s
     assert re.search(way_out, " ".join(dry.notes))
     assert not any("became instants" in note for note in dry.notes)
     if to == "double":  # what the message says is pasted
-        (command,) = re.findall(r"driftline alter (\".*\")", refused.value.hint or "")
-        table.lake.alter(*shlex.split(command))
+        (command,) = re.findall(r"Lake\.alter\((\".*\")\)", refused.value.hint or "")
+        table.lake.alter(json.loads(command))
         assert table.resolve("n", to).rest == 0
         assert drifted.rows("n") == [(1234.5,), (9.9,), (None,)]
 

@@ -77,7 +77,7 @@ def test_a_text_of_no_format_says_what_was_looked_for(table: Table, tmp_path: Pa
     file = tmp_path / "app.log"
     file.write_text("2026-03-01 started\n2026-03-01 stopped, and gone\n")
     with pytest.raises(
-        UsageError, match=r"app\.log: begins neither with JSON nor with rows .*\npass --format json or csv"
+        UsageError, match=r"app\.log: begins neither with JSON nor with rows .*\npass format=\"json\" or csv"
     ):
         table.ingest(file)
 

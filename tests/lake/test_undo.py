@@ -108,7 +108,7 @@ def test_values_that_would_be_hidden(table: Table, spark: SparkSession) -> None:
         DataError, match=r"would hide values: 1 of l.element.z, 2 of m.value.z, 1 of n"
     ) as caught:
         table.undo()
-    assert caught.value.hint == "pass --yes (yes=True in Python) to do it; undo the undo to bring them back"
+    assert caught.value.hint == "pass yes=True to do it; undo the undo to bring them back"
     assert table.state() == before
     assert table.undo(yes=True).to_dict()["hidden"] == {"n": 1, "m.value.z": 2, "l.element.z": 1}
     assert [row["id"] for row in rows(table)] == [1, 2]

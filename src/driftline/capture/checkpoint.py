@@ -158,7 +158,7 @@ def default_place(warehouse: str | None, table: str, name: str, *, named: bool =
     if warehouse is None and not named:
         raise UsageError(
             f"capture {name}: the catalog names no warehouse to keep the checkpoint in",
-            hint="set a durable folder for it: checkpoint=..., --checkpoint",
+            hint="set a durable folder for it: --checkpoint FOLDER",
         )
     return f"{(warehouse or '').rstrip('/')}/_captures/{quote(table, safe='')}/{name}"
 

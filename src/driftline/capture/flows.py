@@ -188,8 +188,7 @@ class Files:
         sentence = f"{'; '.join(changed[:_NAMED])}{others}"
         return DataError(
             sentence,
-            hint="move it out of the folder and add the new data under another name; or --changed-files "
-            f"(changed_files= in Python): {choices}",
+            hint=f"move it out of the folder and add the new data under another name; or --changed-files {choices}",
         )
 
     def left_out(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Topics:
         if again := ", ".join(self._made_again()):
             raise DataError(
                 f"topic {again} was deleted and created again: the offsets of the last batch do not apply to it",
-                hint="pass skip_lost (--skip-lost) to ingest the new topic from its beginning; "
+                hint="pass --skip-lost to ingest the new topic from its beginning; "
                 "what was not ingested of the old one is lost",
             )
 
@@ -361,7 +361,7 @@ class Kafka:
         if _LOST.search(error):
             return self._made_again() or DataError(
                 f"{self.name}: records were deleted before they were ingested: {text}",
-                hint="the topic's retention deleted them; pass skip_lost (--skip-lost) to continue without them",
+                hint="the topic's retention deleted them; pass --skip-lost to continue without them",
             )
         if _REFUSED.search(error):
             return SetupError(message, hint="the broker refused the login: see [kafka] or --kafka-set")

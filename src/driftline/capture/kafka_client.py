@@ -37,10 +37,10 @@ _FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.cert
 _OURS = {
     "bootstrap.servers": "the brokers stand in the URL, kafka://HOST:PORT/TOPIC",
     "metadata.broker.list": "the brokers stand in the URL, kafka://HOST:PORT/TOPIC",
-    "auto.offset.reset": "--from says where a capture begins",
+    "auto.offset.reset": "where a capture begins is its --from",
     "enable.auto.commit": "a capture keeps its offsets in its checkpoint",
-    "key.deserializer": "--value-format says how values are written",
-    "value.deserializer": "--value-format says how values are written",
+    "key.deserializer": "how values are written is the --value-format",
+    "value.deserializer": "how values are written is the --value-format",
     "interceptor.classes": "Spark's connector takes none",
     "enable.ssl.certificate.verification": "name the broker's authority instead: ssl.ca.location",
 }

@@ -21,10 +21,7 @@ from driftline.formats.base import CatalogTable, State
 ResumeFrom: TypeAlias = Literal["table", "checkpoint"]
 Positions: TypeAlias = Mapping[str, Mapping[str, int]]  # offsets by topic and partition
 _NAMED = 5  # files, or partitions, that a message lists
-_CHOICE = (
-    "--resume-from table takes them again, --resume-from checkpoint goes on without them "
-    "(resume_from= in Python)"
-)
+_CHOICE = "--resume-from table takes them again, --resume-from checkpoint goes on without them"
 
 
 @dataclass(frozen=True, slots=True)

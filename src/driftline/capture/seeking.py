@@ -79,5 +79,5 @@ def not_begun(capture: str) -> DataError:
     """The error for a capture that has no position yet."""
     return DataError(
         f"capture {capture} has not begun, and has no position to change",
-        hint="start it: --from says where it begins in a topic",
+        hint="start it; in a topic it begins at --from",
     )

@@ -127,6 +127,7 @@ def _misused(scope: Invocation, error: Any) -> int:
 def _fail(scope: Invocation, error: Exception) -> int:
     """Print the error; returns the exit code."""
     if isinstance(error, DriftlineError):
+        error.spell(scope.advice)
         message, todo, code = error.message, error.hint, error.exit_code
     else:
         cause, hint = explained(error)

@@ -33,6 +33,7 @@ from driftline.cli.process import EXIT_CODE
 from driftline.cli.scope import Invocation
 from driftline.config import from_environment
 from driftline.core.schema.text import counted, parse_span
+from driftline.core.settings.surfaces import Words
 from driftline.errors import UsageError
 from driftline.formats.commit import WAITING
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.config import Config
     from driftline.lake import Lake
-    from driftline.report.lines import Words
     from driftline.report.metrics import Health, Metrics
 
 _TICK = 0.1  # seconds

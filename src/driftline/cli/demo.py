@@ -15,9 +15,9 @@ import typer
 
 from driftline.cli import rows
 from driftline.cli.terminal import Progress, out, put, show
+from driftline.core.settings.surfaces import in_flags
 from driftline.errors import UsageError
 from driftline.report import text
-from driftline.report.lines import in_flags
 from driftline.report.tables import drifted
 from driftline.runtime.disk import NEW, delete_folder
 from driftline.runtime.java import QUICK

@@ -391,7 +391,7 @@ def quarantine(
     with Progress() as progress:
         of_table = context.obj.open(progress, table=table, writes=writes).table(table)
         if replay:
-            settings = context.obj.config.tables.get(table, {})
+            settings = context.obj.settings(table)
             again = of_table.replay(
                 settings=settings, progress=context.obj.interrupt.watching(progress.of("replay"))
             )

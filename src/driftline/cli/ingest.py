@@ -29,12 +29,12 @@ from driftline.cli.options import (
 )
 from driftline.cli.scope import Invocation, little
 from driftline.core.schema.types import name_text
+from driftline.core.settings.surfaces import Words
 from driftline.errors import DataError
 
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Table
-    from driftline.report.lines import Words
     from driftline.report.metrics import Metrics
 
 

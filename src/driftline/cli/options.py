@@ -178,7 +178,7 @@ class TableOptions:
         values = {name: self.values[flag.name or name] for name, flag in _FLAGS.items()}
         flags |= {name: value for name, value in values.items() if value is not None}
         as_properties(flags)  # report what is wrong with them before Spark starts
-        return {**scope.config.tables.get(table, {}), **flags}
+        return {**scope.settings(table), **flags}
 
 
 def with_table_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.process import Interrupt
 from driftline.core.schema.naming import QUARANTINE, caseless, nearest
+from driftline.core.settings.surfaces import Words, in_flags, in_toml
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
-    from driftline.report.lines import Words
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
@@ -47,6 +47,7 @@ class Invocation:
     file: Path | None = None
     env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     interrupt: Interrupt = field(default_factory=Interrupt)
+    advice: Words = in_flags  # spells the hints of errors
 
     @cached_property
     def config(self) -> config.Config:
@@ -223,13 +224,16 @@ class Invocation:
         self.must_have(table)
         return by_duckdb(embedded, table)
 
+    def settings(self, table: str) -> Mapping[str, Any]:
+        """The settings of a table in `driftline.toml`; hints of errors are then its lines, too."""
+        self.advice = self.words(table)
+        return self.config.tables.get(table, {})
+
     def words(self, table: str) -> Words:
         """Return the function that spells hints for a table: as flags, or as lines of a `driftline.toml` that
         has settings of the table.
         """
-        from driftline.report.lines import in_flags  # late: as what comes with it
-
-        return str if table in self.config.tables else in_flags
+        return in_toml if table in self.config.tables else in_flags
 
     @property
     def writes(self) -> str:

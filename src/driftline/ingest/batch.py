@@ -102,7 +102,7 @@ class FileFingerprints:
         if taken := {self.files[number] for number in self._known(table, state) & self.files.keys()}:
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {_listed(taken)}",
-                hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again (again=True in Python) "
+                hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again "
                 "to ingest again as new rows; a new table takes every file",
             )
 

@@ -306,7 +306,7 @@ class _Parser(ColumnClauseReader, LayoutReader):
             self.stop(
                 f"{first.value!r} is not ALTER TABLE",
                 "write ALTER TABLE namespace.table …; comments are set with ALTER COLUMN … COMMENT; "
-                "`driftline drop` drops a table, and other SQL runs with `Lake.sql` in Python",
+                "`driftline drop` drops a table, and `Lake.sql` of Python runs other SQL",
             )
         if_exists = self.got("IF", "EXISTS")
         start = self.now.start

@@ -197,7 +197,7 @@ def _without(
         raise DataError(
             f"{table.name}: undoing {change} would remove {counted(batch.added, 'row')} and restore "
             f"{counted(batch.removed, 'row')}",
-            "pass --yes (yes=True in Python) to do it; ingest its source again to reverse that",
+            "pass --yes to do it; ingest its source again to reverse that",
         )
     properties = without_batch(plan.after.properties, batch.id)
     draft = alteration.revert(batch, replace(plan.after, properties=properties), of_undo(change))
@@ -227,13 +227,13 @@ def _hidden(
     if uncounted and not yes:
         raise DataError(
             f"{table.name}: undoing {change} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
-            "pass --yes (yes=True in Python) to do it; undo the undo to bring them back",
+            "pass --yes to do it; undo the undo to bring them back",
         )
     if any(v.count for v in hidden) and not yes:
         values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
         raise DataError(
             f"{table.name}: undoing {change} would hide values: {values}",
-            "pass --yes (yes=True in Python) to do it; undo the undo to bring them back",
+            "pass --yes to do it; undo the undo to bring them back",
         )
     return hidden
 

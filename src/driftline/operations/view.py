@@ -270,7 +270,7 @@ def _create(spark: SparkSession, view: View, full: str) -> View:
                 return _not_made(view, "this catalog keeps no views")
             if "ALREADY_EXISTS" in text:
                 raise DataError(
-                    f"there is a table {view.name} already", "name the view with --name"
+                    f"there is a table {view.name} already", "name the view otherwise: --name NAME"
                 ) from error
             raise DataError(f"view {view.name} cannot be created: {text.splitlines()[0]}") from error
         now = spark.table(full).columns
@@ -294,7 +294,7 @@ def _check_ours(view: View, exists: bool, table: str | None) -> None:
     """Raise DataError for somebody else's view. ``table``: of which driftline made the existing one."""
     if exists and table != view.table:
         whose = "not a view that driftline made" if table is None else f"a view of {table}"
-        raise DataError(f"{view.name} already exists, and {whose}", "pass another name with --name")
+        raise DataError(f"{view.name} already exists, and {whose}", "pass another name: --name NAME")
 
 
 def _properties(spark: SparkSession, full: str) -> dict[str, str]:

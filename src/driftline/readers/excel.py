@@ -112,7 +112,7 @@ def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[
     if dialect.names:
         if len(dialect.names) != width:
             raise DataError(
-                f"{path}: its rows have {width} cells, where --header names {len(dialect.names)}",
+                f"{path}: its rows have {width} cells, where `header` names {len(dialect.names)}",
                 "name each column",
             )
         return dialect.names, 0, ""

@@ -12,7 +12,8 @@ from driftline.core.changes import in_words, reportable
 from driftline.core.planning.plan import misfit
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
-from driftline.report.lines import LISTED, Hanging, Words, clean, in_python, sample, short
+from driftline.core.settings.surfaces import Words, in_python
+from driftline.report.lines import LISTED, Hanging, clean, sample, short
 from driftline.report.text import batch
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from driftline.core.schema.text import counted
 from driftline.core.schema.types import SourceLocation, dotted, leaves
 from driftline.core.settings.declarations import property_of
 from driftline.core.settings.properties import of_one_batch
+from driftline.core.settings.surfaces import Words, in_python
 from driftline.ingest.result import Result
-from driftline.report.lines import LISTED, Hanging, Words, clean, from_folder, in_python, sample, short
+from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

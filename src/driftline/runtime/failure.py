@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from driftline.config import hide_secrets
+from driftline.core.settings.surfaces import in_python
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.stores import all_configured
 
@@ -147,9 +148,10 @@ def java_process() -> Popen[Any] | None:
 def front(cls: type[T]) -> type[T]:
     """Have the public methods and properties of a class raise errors as its users should see them.
 
-    Python's users see an error with all that is behind it: no secret may stand there. And once Java has
-    died, each library that meets it fails in its own way: that becomes one sentence. An object says
-    by ``_java`` which process its Spark runs in, by ``_configured`` the settings that may hold secrets.
+    Python's users see an error with all that is behind it: no secret may stand there, and hints
+    name arguments, not flags. Once Java has died, each library that meets it fails in its own way: that
+    becomes one sentence. An object says by ``_java`` which process its Spark runs in, by ``_configured`` the
+    settings that may hold secrets.
     """
     for name in dir(cls):
         member = getattr_static(cls, name)
@@ -180,7 +182,10 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
             settings = [{"": value} if isinstance(value, str) else value for value in given]
             # In this one place, where errors leave the Python interface: at each `raise … from` it would be
             # forgotten once.
-            hide_secrets(ended or error, *settings, *getattr(self, "_configured", ()), *all_configured())
+            raised = ended or error
+            hide_secrets(raised, *settings, *getattr(self, "_configured", ()), *all_configured())
+            if isinstance(raised, DriftlineError):
+                raised.spell(in_python)
             if ended is None:
                 raise
         raise ended  # here, so that nothing but its cause is behind it

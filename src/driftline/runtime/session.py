@@ -227,11 +227,11 @@ def make_lake(lake: Path) -> None:
         lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"Cannot make the lake folder {lake}: {error.strerror}.", "Pass another folder with --lake."
+            f"Cannot make the lake folder {lake}: {error.strerror}.", "Pass another folder: --lake FOLDER."
         ) from error
     if not os.access(lake, os.W_OK | os.X_OK):
         raise SetupError(
-            f"Cannot write to the lake folder {lake}.", "Allow it, or pass another folder with --lake."
+            f"Cannot write to the lake folder {lake}.", "Allow it, or pass another folder: --lake FOLDER."
         )
 
 

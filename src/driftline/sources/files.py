@@ -61,7 +61,7 @@ def expand(
     if len(formats) > 1:
         raise UsageError(
             f"one batch cannot mix formats: {', '.join(sorted(formats))}",
-            hint="ingest each format by itself, or pass --format to take one",
+            hint="ingest each format by itself, or take one of them: --format NAME",
         )
     return formats.pop(), files
 

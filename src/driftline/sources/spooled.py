@@ -16,6 +16,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from stat import S_ISFIFO
 from tempfile import TemporaryDirectory
@@ -112,7 +113,7 @@ def format_in(path: str) -> str:
     if len(kinds) > 1:
         raise UsageError(
             f"{path}: holds files of several formats: {', '.join(kinds)}",
-            hint="pass --format to take one of them",
+            hint="take one of them: --format NAME",
         )
     if not kinds[0]:
         raise UsageError(
@@ -396,5 +397,8 @@ def _open_pipe(pipe: str) -> Any:
 
 def _rename(error: DriftlineError, names: Mapping[str, str]) -> None:
     for path, pipe in names.items():
-        error.message = error.message.replace(path, pipe)
-        error.args = tuple(str(arg).replace(path, pipe) for arg in error.args)
+        error.rewrite(partial(_replaced, path, pipe))
+
+
+def _replaced(path: str, pipe: str, text: str) -> str:
+    return text.replace(path, pipe)

@@ -487,5 +487,5 @@ def _folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"cannot make the folder {path}: {error.strerror}", hint="pass another folder with --lake"
+            f"cannot make the folder {path}: {error.strerror}", hint="pass another folder: --lake FOLDER"
         ) from error

@@ -228,7 +228,7 @@ def check_head(table: IcebergHandle, java: Any) -> None:
         raise DataError(
             f"{table.name}: its newest rows came from a branch, by fast_forward or publish_changes, without their "
             f"columns: {', '.join(lacking)}; to write now would leave these values unread",
-            f"bring the columns in first: driftline undo {table.name} --to {number}; Table.undo(to={number}) in Python",
+            f"bring the columns in first: driftline undo {table.name} --to {number}",
         )
 
 

@@ -633,7 +633,7 @@ def _columns(path: str, first: CsvRecord, form: Form, names: Sequence[str]) -> t
         )
     if names and len(names) != len(first.cells):
         raise DataError(
-            f"{path}:{first.line}: the first row has {len(first.cells)} cells, where --header names {len(names)}",
+            f"{path}:{first.line}: the first row has {len(first.cells)} cells, where `header` names {len(names)}",
             "name each column",
         )
     if names:

@@ -154,7 +154,7 @@ class Registry:
     def _error(self, url: str, reason: str) -> SetupError:
         return SetupError(
             redacted(f"the schema registry {url} returned no schema: {reason}", self.settings),
-            hint="see --registry and [registry]; then restart the capture: it resumes where it was",
+            hint="see [registry] and --registry; then restart the capture: it resumes where it was",
         )
 
     def _login(self, user: str | None, password: str | None) -> str:
