@@ -11,8 +11,21 @@ import pytest
 
 from core.test_envelopes import change, checked, read, row_key
 from core.test_upsert import Event, FilesTable
+from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.surfaces import in_python, in_toml
+from driftline.observe.expect import expect
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation
+from driftline.readers.envelopes.extended_json import extended_note
 from driftline.readers.envelopes.unwrap import Unwrapper
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.task import AdmissionTerms
+from driftline.verify.change_feeds import plain_value
+from driftline.verify.json_texts import parse
 
 SOURCE = {"connector": "mongodb", "ts_ms": 1558965508000, "ord": 31}
 AT = "00000001558965508000:0000000031"
@@ -46,18 +59,52 @@ VALUES: list[tuple[Any, Any]] = [
     ({"$symbol": "a"}, "a"),
     ({"$code": "f()"}, "f()"),
     ({"$undefined": True}, None),
+    ({"$numberDecimal": "0.10000000000000001"}, "0.10000000000000001"),  # as a double it is 0.1
+    ({"$numberLong": "-9223372036854775808"}, -(2**63)),
+    ({"$date": "2026-03-01T12:00:00.500+0000"}, "2026-03-01T12:00:00.500Z"),
+    ({"$date": "2026-03-01T01:30:00.000-0545"}, "2026-03-01T07:15:00Z"),
+    ({"$date": "9999-12-31T23:00:00-02:00"}, "10000-01-01T01:00:00Z"),
+    ({"$date": {"$numberLong": "253402300800000"}}, "10000-01-01T00:00:00Z"),
+    ({"$date": {"$numberLong": "-62135596800001"}}, "0000-12-31T23:59:59.999Z"),
+    ({"$regex": "^a", "$options": "i"}, {"pattern": "^a", "options": "i"}),
+    ({"$ref": "c", "$id": {"$oid": HEX}}, {"$ref": "c", "$id": HEX}),
     # What stands for itself.
     (7, 7),
     (0.5, 0.5),
     (None, None),
     ("2026", "2026"),
     ({"$minKey": 1}, {"$minKey": 1}),
-    ({"$oid": 5}, {"$oid": 5}),
-    ({"$numberLong": "7.5"}, {"$numberLong": "7.5"}),
-    ({"$oid": HEX, "b": 1}, {"$oid": HEX, "b": 1}),
-    ({"$date": {"a": 1}}, {"$date": {"a": 1}}),
     ({"a": {"$numberInt": "1"}, "b": [{"$oid": HEX}, []]}, {"a": 1, "b": [HEX, []]}),
 ]
+
+# Objects that are like those of Extended JSON, and none of them: they stay.
+MALFORMED: list[Any] = [
+    {"$oid": 5},
+    {"$oid": "5d50"},
+    {"$oid": HEX, "b": 1},
+    {"$uuid": "09acf02b"},
+    {"$numberInt": 7},
+    {"$numberLong": "7.5"},
+    {"$numberLong": "007"},
+    {"$numberLong": "1_000"},
+    {"$numberLong": "9223372036854775808"},
+    {"$numberDouble": "1."},
+    {"$numberDecimal": "many"},
+    {"$date": {"a": 1}},
+    {"$date": {"$numberLong": "1", "zone": "UTC"}},
+    {"$date": True},
+    {"$date": 1.5},
+    {"$date": "noon"},
+    {"$date": "2026-02-30T00:00:00Z"},
+    {"$binary": "AQI"},
+    {"$binary": "AQI", "$type": "00"},
+    {"$binary": {"base64": "AQI=", "subType": "00", "more": 1}},
+    {"$undefined": 5},
+    {"$timestamp": {"t": 1, "i": 1, "more": 1}},
+    {"$timestamp": {"t": 1, "i": True}},
+    {"$regularExpression": {"pattern": "^a"}},
+]
+VALUES += [(value, value) for value in MALFORMED]
 
 
 def keyed(**settings: str) -> Any:
@@ -73,6 +120,70 @@ def test_values_of_extended_json(sent: Any, expected: Any) -> None:
     assert checked(message, keyed()) == records
     assert read(message, row_key("_id", envelope="auto"))[0] == records
     assert checked(message, row_key("_id", envelope="auto")) == records
+
+
+def of_lines(*lines: bytes, **settings: str) -> tuple[list[bytes], list[Any]]:
+    """The texts of dumped records as a task observes them, and its rejects."""
+    read_by = from_properties(as_properties({"extended_json": "true", **settings}))
+    terms = AdmissionTerms(expect(Schema(), read_by), read_by)
+    make = JsonRows.of(plan(Schema(), RecordShape(), read_by), Struct(()), terms, Observation())
+    task = LineTask(JsonObserver(terms.expected, read_by), make, terms)
+    run = Run(lines, "dump", 1, lambda at, why: Reject(Origin("dump", at + 1), lines[at], why))
+    accepted, rejects = task.observe([run])
+    return list(accepted.lines), [] if rejects is None else rejects.to_pylist()
+
+
+@pytest.mark.parametrize(("sent", "expected"), VALUES, ids=str)
+def test_values_of_a_dump(sent: Any, expected: Any) -> None:
+    line = json.dumps({"_id": 7, "v": [sent]})
+    for text in (line, line.replace("$", "\\u0024")):
+        (plain,), rejects = of_lines(text.encode())
+        assert repr(json.loads(plain)) == repr({"_id": 7, "v": [expected]})
+        assert not rejects
+        record = {name: plain_value(value) for name, value in parse(text.encode()).items()}
+        assert record == parse(plain)
+
+
+def test_record_with_the_names_of_a_value_stays_a_record() -> None:
+    (plain,), rejects = of_lines(b'{"$oid": "%s"}' % HEX.encode())
+    assert (json.loads(plain), rejects) == ({"$oid": HEX}, [])
+
+
+def test_text_that_is_no_record_is_rejected_as_it_came() -> None:
+    lines = [b'{"a": {"$oid": "x"}', b'[{"$numberInt": "1"}]', b'{"a": NaN, "b": {"$numberInt": "1"}}', b""]
+    texts, rejects = of_lines(*lines)
+    assert texts == lines
+    assert [row["raw"].encode() for row in rejects] == lines[:3]
+
+
+def test_extended_json_in_an_envelope_is_left_to_it() -> None:
+    with_envelope = from_properties(
+        as_properties({"key": "id", "envelope": "debezium", "extended_json": "true"})
+    )
+    assert not with_envelope.extended_json
+
+
+@pytest.mark.parametrize(
+    ("lines", "notes"),
+    [
+        ([{"a": {"$oid": HEX}, "b": {"c": [{"$numberInt": "1"}, {"$numberDouble": "1.5"}]}}],
+         ["2 fields hold MongoDB's Extended JSON: --extended-json reads it as values"]),
+        ([{"at": {"$date": {"$numberLong": "1"}}}, {"at": None}],
+         ["1 field holds MongoDB's Extended JSON: --extended-json reads it as values"]),
+        ([{"a": {"$oid": HEX, "n": 1}}, {"a": {}}, {"$oid": HEX}], []),
+    ],
+)  # fmt: skip
+def test_report_proposes_the_setting_where_all_objects_of_a_field_are_extended_json(
+    lines: list[Any], notes: list[str]
+) -> None:
+    settings = from_properties({})
+    observer = JsonObserver(expect(Schema(), settings), settings)
+    observer.feed([json.dumps(line).encode() for line in lines], "dump", 1)
+    assert list(extended_note(observer.result().shape)) == notes
+    assert [in_python(note).partition(": ")[2] for note in notes] == [
+        "extended_json=True reads it as values" for _ in notes
+    ]
+    assert all(in_toml(note).endswith('extended_json = "true" reads it as values') for note in notes)
 
 
 def test_digits_of_numbers_stay() -> None:

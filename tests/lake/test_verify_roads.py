@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -194,3 +197,63 @@ def test_drift_and_losses_among_equal_columns(lake: Lake, tmp_path: Path, table_
     assert (verdict.records, verdict.found, verdict.quarantined, verdict.missing) == (8, 5, 1, 2)
     file.write_text("\n".join(lines[1:]) + "\n")
     assert (table.verify([str(file)]).ok, table.verify([str(file)], exactly=True).extra) == (True, 1)
+
+
+OID = "5d505646cf6d4fe581014ab{}"
+DUMP = [
+    {
+        "_id": {"$oid": OID.format(0)},
+        "n": {"$numberLong": "9007199254740993"},
+        "price": {"$numberDecimal": "1234567890123456.789012345678901234"},
+        "at": {"$date": {"$numberLong": "1772366400123"}},
+        "far": {"$date": {"$numberLong": "253402300800000"}},
+        "lines": [{"sku": {"$uuid": "09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1"}, "qty": {"$numberInt": "2"}}],
+    },
+    {
+        "_id": {"$oid": OID.format(1)},
+        "n": {"$numberDouble": "NaN"},
+        "price": {"$numberDecimal": "1E-6176"},
+        "at": {"$date": "2026-03-01T12:00:00.000+0100"},
+        "odd": {"$numberLong": "many"},
+        "strict": {"$numberInt": "1"},
+    },
+    {"_id": {"$oid": OID.format(2)}, "strict": {"$oid": OID.format(2)}},  # waits
+]
+
+
+def test_dump_of_extended_json_is_read_as_values(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, lines, array = lake.table(table_name), tmp_path / "a.jsonl", tmp_path / "b.json"
+    lines.write_text("\n".join(map(json.dumps, DUMP)))
+    array.write_text(json.dumps(DUMP, indent=1))
+
+    proposed = table.ingest(str(lines), dry_run=True).hints
+    table.ingest(str(lines), policies={"strict": "strict"}, hints={"strict": "long"}, extended_json=True)
+    result = table.ingest(str(array))
+
+    assert "9 fields hold MongoDB's Extended JSON: --extended-json reads it as values" in proposed
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
+    rows = sorted((row.asDict(recursive=True) for row in table.read().collect()), key=itemgetter("_id"))
+    assert [row["_id"] for row in rows] == [OID.format(n) for n in (0, 0, 1, 1)]
+    assert (rows[0]["n_long"], rows[2]["n"], rows[2]["odd"]) == (2**53 + 1, "NaN", {"$numberLong": "many"})
+    assert rows[0]["price_decimal_38_18"] == Decimal("1234567890123456.789012345678901234")
+    assert (rows[2]["price"], rows[0]["far"]) == ("1E-6176", "10000-01-01T00:00:00Z")
+    assert rows[0]["lines"] == [{"sku": "09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1", "qty": 2}]
+    assert str(table.state().schema.find(("at",)).type) == "timestamp"
+    files = [str(lines), str(array)]
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.records, verdict.missing, verdict.quarantined, verdict.extra) == (6, 0, 2, 0)
+    table.ingest(str(lines), extended_json=False, again=True)  # by the other reading, the objects themselves
+    assert table.verify(str(array)).ok
+    lines.write_text(json.dumps(DUMP[0] | {"n": {"$numberLong": "9007199254740992"}}))
+    assert table.verify(str(lines)).missing == 1
+
+
+def test_rows_of_a_dump_are_known_by_their_values(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.jsonl"
+    of_key = [{"_id": {"$oid": OID.format(n % 2)}, "n": {"$numberInt": str(n)}} for n in range(3)]
+    file.write_text("\n".join(map(json.dumps, of_key)))
+    table.ingest(str(file), key="_id", delete_when="n = 1", extended_json=True)
+
+    assert [tuple(row) for row in table.read().select("_id", "n").collect()] == [(OID.format(0), 2)]
+    verdict = table.verify(str(file))
+    assert (verdict.missing, verdict.deleted) == (0, 1)

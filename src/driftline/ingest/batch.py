@@ -48,6 +48,7 @@ from driftline.observe.observation import Observation
 from driftline.quarantine.table import with_feed
 from driftline.readers.csv.types import offset_notes
 from driftline.readers.envelopes.connect_schema import encoded_notes
+from driftline.readers.envelopes.extended_json import extended_note
 from driftline.readers.envelopes.messages import envelope_note
 from driftline.readers.rejects import OriginOfRows
 from driftline.sources.files import Stamp, changed, fingerprint, hashed, path_fingerprint, version_fingerprint
@@ -414,6 +415,8 @@ class Planned:
             return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
         if self.plan.changes:
             notes = [*notes, *offset_notes(self.observation.shape, self.plan.changes, self.settings.dates)]
+            if self.batch.source.as_text and not self.settings.extended_json:
+                notes = [*notes, *extended_note(self.observation.shape)]
         if self.state.exists:
             return notes
         return [*notes, *envelope_note(self.observation.shape)]

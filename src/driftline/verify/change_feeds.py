@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -409,7 +413,7 @@ def id_of(key: Any) -> Any:
     if not isinstance(inside, str):
         return inside
     try:
-        return _value(parse(b'{"v":%b}' % inside.encode())["v"])
+        return plain_value(parse(b'{"v":%b}' % inside.encode())["v"])
     except MalformedText:
         return inside
 
@@ -418,7 +422,7 @@ def _document(text: Any) -> Any:
     if text is None:
         return None
     try:
-        document = _value(parse(text.encode())) if isinstance(text, str) else None
+        document = plain_value(parse(text.encode())) if isinstance(text, str) else None
     except MalformedText:
         document = None
     if not isinstance(document, dict):
@@ -436,7 +440,7 @@ def _update(description: Any) -> dict[str, Any]:
     removed = description.get("removedFields") or []
     if not isinstance(removed, list) or not all(isinstance(path, str) for path in removed):
         raise NoDocument("no update")
-    fields = [(path, _value(value)) for path, value in updated.items()]
+    fields = [(path, plain_value(value)) for path, value in updated.items()]
     fields += [(path, None) for path in removed if path not in updated]
     # With a dot at its end, a path sorts directly before those inside it, so neighbours are enough.
     paths = sorted(f"{path}." for path, _ in fields)
@@ -457,58 +461,117 @@ def _update(description: Any) -> dict[str, Any]:
     return row
 
 
-def _value(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """The value that a value of Extended JSON stands for; an object of other names stays one."""
     if isinstance(value, list):
-        return list(map(_value, value))
+        return list(map(plain_value, value))
     if not isinstance(value, dict):
         return value
     told = list(_told(value)) if any(name.startswith("$") for name in value) else []
-    return told[0] if told else {name: _value(inner) for name, inner in value.items()}
+    return told[0] if told else {name: plain_value(inner) for name, inner in value.items()}
 
 
 def _told(value: dict[str, Any]) -> Iterator[Any]:
     """The value that an object of Extended JSON stands for; nothing if it is another object."""
-    found: Any
-    # Both dialects of Extended JSON, and the old form of binaries, whose type stands next to them.
+    if len(value) == 2:
+        # The old form of binaries and of expressions, whose type or options stand next to them.
+        match value:
+            case {"$binary": str() as text, "$type": str() as kind}:
+                yield from _binary(text, kind)
+            case {"$regex": str() as pattern, "$options": str() as options}:
+                yield {"pattern": pattern, "options": options}
+    if len(value) != 1:
+        return
     match value:
-        case {"$oid": str() as text} | {"$uuid": str() as text} | {"$symbol": str() as text}:
-            found = text
-        case {"$code": str() as text}:
-            found = text
-        case {"$numberInt": str() as text} | {"$numberLong": str() as text} if re.fullmatch("-?[0-9]+", text):
-            found = int(text)
-        case {"$numberDouble": str() as text} | {"$numberDecimal": str() as text}:
-            found = _parsed_number(text)
-        case {"$date": str() as text}:
-            found = text
-        case {"$date": {"$numberLong": str() as text}} if re.fullmatch("-?[0-9]+", text):
-            found = f"{moment_text(int(text), 3)}Z"
-        case {"$date": int() | Decimal() as number}:
-            found = f"{moment_text(int(number), 3)}Z"
-        case {"$binary": {"base64": str() as text, "subType": str() as kind}}:
-            found = _binary(text, kind)
-        case {"$binary": str() as text, "$type": str() as kind} if len(value) == 2:
-            yield _binary(text, kind)
-            return
-        case {"$undefined": _}:
-            found = None
-        case {"$timestamp": {"t": seconds, "i": turn}}:
-            found = {"t": seconds, "i": turn}
-        case {"$regularExpression": expression}:
-            found = expression
-        case _:
-            return
-    if len(value) == 1:
-        yield found
+        case {"$oid": str() as text} if re.fullmatch("[0-9a-fA-F]{24}", text):
+            yield text
+        case {"$uuid": str() as text} if re.fullmatch(
+            "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text
+        ):
+            yield text
+        case {"$symbol": str() as text} | {"$code": str() as text}:
+            yield text
+        case {"$numberInt": str() as text} | {"$numberLong": str() as text}:
+            yield from _long(text)
+        case {"$numberDouble": str() as text}:
+            yield from _parsed_number(text)
+        case {"$numberDecimal": str() as text}:
+            yield from ([text] if _is_rounded(text) else _parsed_number(text))
+        case {"$date": found}:
+            yield from _instant(found)
+        case {"$binary": {"base64": str() as text, "subType": str() as kind, **others}} if not others:
+            yield from _binary(text, kind)
+        case {"$undefined": True}:
+            yield None
+        case {"$timestamp": {"t": int() as seconds, "i": int() as turn, **others}} if not others:
+            if not isinstance(seconds, bool) and not isinstance(turn, bool):
+                yield {"t": seconds, "i": turn}
+        case {"$regularExpression": {"pattern": str(), "options": str(), **others} as expression} if (
+            not others
+        ):
+            yield expression
 
 
-def _parsed_number(text: str) -> Any:
+def _long(text: str) -> Iterator[int]:
+    if re.fullmatch("-?[1-9][0-9]{0,18}|0", text) and -(2**63) <= int(text) < 2**63:
+        yield int(text)
+
+
+def _instant(found: Any) -> Iterator[str]:
+    """The moment of a date, by a text with an offset, or by milliseconds."""
+    match found:
+        case str():
+            zone = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})"
+            form = re.fullmatch(
+                rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}(:[0-9]{{2}}){{2}}([.][0-9]{{1,6}})?{zone}",
+                found,
+            )
+            if form is None:
+                return
+            try:
+                local = datetime.fromisoformat(found.removesuffix(form["zone"])).replace(tzinfo=UTC)
+            except ValueError:
+                return
+            if form["zone"] == "Z":
+                yield found
+                return
+            minutes = int(form["zone"][1:3]) * 60 + int(form["zone"][-2:])
+            since = local - datetime(1970, 1, 1, tzinfo=UTC)
+            since -= timedelta(minutes=minutes if form["zone"][0] == "+" else -minutes)
+            yield f"{moment_text(since // timedelta(microseconds=1), 6)}Z"
+        case {"$numberLong": str() as text, **others} if not others:
+            yield from (f"{moment_text(number, 3)}Z" for number in _long(text))
+        case int() if not isinstance(found, bool) and -(2**63) <= found < 2**63:
+            yield f"{moment_text(found, 3)}Z"
+
+
+def _parsed_number(text: str) -> Iterator[Any]:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        yield text
+    elif re.match("-?[0-9]", text):
+        with suppress(MalformedText):
+            yield parse(b'{"v":%b}' % text.encode())["v"]
+
+
+def _is_rounded(text: str) -> bool:
+    """True for a fraction of at most 17 digits that a number of JSON would be the nearest double for."""
+    if not re.fullmatch("-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?", text) or not re.search("[.eE]", text):
+        return False
+    exact, nearest = Decimal(text), float(text)
+    if not nearest or not math.isfinite(nearest):
+        return False
+    _, digits, exponent = exact.as_tuple()
+    written = "".join(map(str, digits)).rstrip("0")
+    unit = Fraction(10) ** (int(exponent) + len(digits) - len(written))  # of the last digit
+    is_near = len(written) <= 17 and abs(Fraction(exact) - Fraction(nearest)) * 2 <= unit
+    return is_near and Decimal(repr(nearest)) != exact
+
+
+def _binary(text: str, kind: str) -> Iterator[str]:
+    if not re.fullmatch("[0-9a-fA-F]{1,2}", kind):
+        return
     try:
-        return parse(b'{"v":%b}' % text.encode())["v"] if re.match("-?[0-9]", text) else text
-    except MalformedText:
-        return text
-
-
-def _binary(text: str, kind: str) -> str:
-    raw = base64.b64decode(text)
-    return str(uuid.UUID(bytes=raw)) if kind.lstrip("0") == "4" and len(raw) == 16 else text
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        return
+    yield str(uuid.UUID(bytes=raw)) if kind in ("4", "04") and len(raw) == 16 else text

@@ -16,6 +16,7 @@ from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.schema.schema_json import from_json
+from driftline.verify.change_feeds import plain_value
 from driftline.verify.csv import cells
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import MalformedText, parse
@@ -169,6 +170,7 @@ class Terms:
 
     Attributes:
         schema: as JSON text.
+        extended: records, and their copies in quarantine, may be MongoDB's Extended JSON.
     """
 
     schema: str
@@ -179,6 +181,7 @@ class Terms:
     ignore: tuple[str, ...]
     defaults: Mapping[int, Iterable[Any]]
     exactly: bool
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +316,8 @@ class Comparison:
 
         JSON is quarantined as it came, other formats perhaps not.
         """
+        if self.terms.extended and isinstance(record, dict):
+            record = {key: plain_value(value) for key, value in record.items()}
         text = exactly(record) if self.terms.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
 

@@ -25,6 +25,7 @@ from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import parse_path
 from driftline.core.settings.row_key import RowKey
 from driftline.runtime.spark_conf import CASE, configured
+from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
     EXTRA,
     LEFT,
@@ -170,8 +171,7 @@ def verify(
     properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    # A file is judged by the dialect, `records`, `sheet`, `hive` and `max_record_bytes` with which it was
-    # ingested.
+    # Each file is judged by the settings with which it was ingested.
     by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
     settings = _value_settings(table, by_file, fmt)
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
@@ -179,10 +179,14 @@ def verify(
         in_messages = bool(properties.get("driftline.envelope"))
         reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
         reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
+        extended = _extended(by_file, fmt)
+        reads = reads.map(partial(_plain, extended)) if extended else reads
         in_paths = _values_in_paths(by_file, names or {}, fmt)
         reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
-        terms = Terms(schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly)
+        terms = Terms(
+            schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
+        )
         stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
         quarantined = _quarantined(spark, table.quarantine)
         if table.row_key is not None:
@@ -191,11 +195,11 @@ def verify(
             fold = KeyedFold(Comparison.by(terms), table.row_key, in_order, truncate)
             return fold.verdict(records, rows(stored), quarantined)
         check = _Finding(Comparison.by(terms), reads, quarantined)
-        verdict = None
-        columns = check.comparison.meeting.record.columns
+        columns, verdict = check.comparison.meeting.record.columns, None
         # Whole columns may only conclude that a record is held; a loss is reported by the comparison of
         # values alone. A column that Spark cannot read is not in the rows, so it has no fingerprints.
-        if _is_much_json(fmt, tasks) and not in_paths and columns and columns.keys() <= set(stored.columns):
+        as_lines = _is_much_json(fmt, tasks) and not (in_paths or extended)
+        if as_lines and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
 
@@ -275,6 +279,24 @@ def _renamed(names: Mapping[str, Mapping[str, str]], read: Read) -> Read:
     if read.record is None or not of_file:
         return read
     return replace(read, record={of_file.get(key, key): value for key, value in read.record.items()})
+
+
+def _extended(by_file: Mapping[str, Mapping[str, str]], fmt: str) -> frozenset[str]:
+    """The files whose records are read as Extended JSON, by the properties to read them by."""
+    return frozenset(
+        file
+        for file, properties in by_file.items()
+        if fmt in ("json", PICKLED)
+        and properties.get("driftline.extended-json") == "true"
+        and not properties.get("driftline.envelope")
+    )
+
+
+def _plain(extended: frozenset[str], read: Read) -> Read:
+    """The record with the values that its objects of Extended JSON stand for."""
+    if read.record is None or read.place.file not in extended:
+        return read
+    return replace(read, record={key: plain_value(value) for key, value in read.record.items()})
 
 
 def _values_in_paths(

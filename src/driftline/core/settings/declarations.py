@@ -210,6 +210,12 @@ class SettingArguments(TypedDict, total=False):
         group="files",
         flag=Flag('In JSON files: the path of the list that has the records: "items", "data.rows".', "PATH"),
     )]
+    extended_json: Annotated[bool, Setting(
+        about="Whether records of JSON, such as files of `mongoexport`, are MongoDB's Extended JSON, whose objects stand for values.",
+        default="false",
+        group="files",
+        flag=Flag("Read MongoDB's Extended JSON, as mongoexport writes it, as values."),
+    )]
     sheet: Annotated[str, Setting(
         about="In Excel workbooks: the name of the sheet to read; needed where there are several.",
         group="files",

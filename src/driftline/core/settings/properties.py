@@ -274,6 +274,8 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         fields=_field_settings(value, paths, row_key, properties),
         hive=value("hive") == "auto" and not value("envelope"),
         records=parse_path(value("records")) if value("records") else (),
+        # Debezium's messages of MongoDB say by themselves that their documents are Extended JSON.
+        extended_json=value("extended_json") == "true" and not value("envelope"),
         sheet=value("sheet"),
         csv=_dialect(properties),
         row_key=row_key,

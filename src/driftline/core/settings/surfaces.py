@@ -23,7 +23,10 @@ _VALUE = r"""'(?:[^']|'"'"')*'|"(?:[^"\\]|\\.)*"|[.,](?!\S)|[^\s,;()`'"]*[^\s,;:
 _FLAG = re.compile(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({_VALUE}))?")
 _OF_FLAG = {setting.flag.name: name for name, setting in SETTINGS.items() if setting.flag is not None}
 _OF_FLAG["hint"] = "hints"
+# Settings whose flags take no value.
+_ON = {name for name, setting in SETTINGS.items() if setting.flag and setting.values == ("true", "false")}
 _SWITCHES = {
+    **{name: f"{name}=True" for name in _ON},
     "again": "again=True",
     "all": "everything=True",
     "drop_rest": "drop_rest=True",
@@ -32,7 +35,6 @@ _SWITCHES = {
     "no_keep": "keep=False",
     "purge": "purge=True",
     "siblings": "siblings=True",
-    "skip_empty": "skip_empty=True",
     "skip_lost": "skip_lost=True",
     "upgrade": "upgrade=True",
     "yes": "yes=True",
@@ -139,8 +141,8 @@ def _toml(flag: re.Match[str]) -> str:
     if (setting := _setting(flag)) is None:
         return flag[0]
     name, path, value = setting
-    if name == "skip_empty":
-        return f'skip_empty = "true"{_behind(flag)}'
+    if name in _ON and flag[1] != "set":
+        return f'{name} = "true"{_behind(flag)}'
     if value is None:
         return name
     try:

@@ -52,6 +52,7 @@ class TableSettings:
         csv: the CSV dialect.
         hive: folders in paths, such as `day=2026-01-01/`, are columns.
         records: the path of the list of records in each JSON document; empty if a document is one record.
+        extended_json: records of JSON are MongoDB's Extended JSON.
         sheet: the sheet of workbooks; empty for the only one.
         as_text: types that the table's format lacks, whose values become text.
         row_key: the row key; None if each record is a row.
@@ -72,6 +73,7 @@ class TableSettings:
     csv: Dialect = field(default_factory=Dialect)
     hive: bool = default("hive") == "auto"
     records: Path = ()
+    extended_json: bool = False
     sheet: str = ""
     as_text: frozenset[Primitive] = frozenset()
     row_key: RowKey | None = None

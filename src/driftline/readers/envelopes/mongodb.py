@@ -1,21 +1,18 @@
-"""MongoDB documents in Debezium's messages: Extended JSON in either dialect and version.
+"""MongoDB documents in Debezium's messages.
 
 A change has its document, or says what an update set and removed.
 """
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from uuid import UUID
 
 from msgspec import DecodeError, Raw, Struct, json
 
 from driftline.core.values import raw_members
-from driftline.readers.envelopes.connect_schema import moment_text
+from driftline.readers.envelopes.extended_json import decode, plain
 from driftline.readers.envelopes.messages import (
     DELETE,
     Changes,
@@ -29,84 +26,6 @@ from driftline.readers.envelopes.messages import (
 
 _ID = ("_id",)
 _WHOLE_UPDATES = "set the connector's capture.mode = change_streams_update_full"
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-_UUIDS = ("04", "4")
-_decode = json.Decoder(float_hook=lambda text: Raw(text.encode())).decode  # numbers keep all their digits
-
-
-def _whole(text: str) -> int:
-    return int(text)
-
-
-def _number(text: str) -> Raw | str:
-    """The number of a text, digit by digit; the text of what JSON has no number for."""
-    return Raw(text.encode()) if _NUMBER.fullmatch(text) else text
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _date(value: Any) -> str:
-    """A moment: its text, or milliseconds since 1970."""
-    if isinstance(value, str):
-        return value
-    milliseconds = value if isinstance(value, int) else int(value["$numberLong"])
-    return f"{moment_text(milliseconds, 3)}Z"
-
-
-def _binary(value: Any) -> str:
-    return _bytes(value["base64"], value["subType"])
-
-
-def _bytes(base64: str, kind: str) -> str:
-    """Bytes in base64; a UUID as its text."""
-    raw = b64decode(base64, validate=True)
-    return str(UUID(bytes=raw)) if kind in _UUIDS and len(raw) == 16 else base64
-
-
-# Types that JSON does not have, by all names of the object that stands for a value.
-RULES: Mapping[frozenset[str], Callable[[dict[str, Any]], Any]] = {
-    frozenset(names.split()): rule
-    for names, rule in {
-        "$oid": lambda v: _text(v["$oid"]),
-        "$uuid": lambda v: _text(v["$uuid"]),
-        "$symbol": lambda v: _text(v["$symbol"]),
-        "$code": lambda v: _text(v["$code"]),
-        "$numberInt": lambda v: _whole(_text(v["$numberInt"])),
-        "$numberLong": lambda v: _whole(_text(v["$numberLong"])),
-        "$numberDouble": lambda v: _number(_text(v["$numberDouble"])),
-        "$numberDecimal": lambda v: _number(_text(v["$numberDecimal"])),
-        "$date": lambda v: _date(v["$date"]),
-        "$binary": lambda v: _binary(v["$binary"]),
-        "$binary $type": lambda v: _bytes(v["$binary"], v["$type"]),
-        "$undefined": lambda _: None,
-        "$timestamp": lambda v: {"t": v["$timestamp"]["t"], "i": v["$timestamp"]["i"]},
-        "$regularExpression": lambda v: v["$regularExpression"],
-    }.items()
-}
-
-
-def plain(value: Any) -> Any:
-    """A value of Extended JSON as the value that it stands for; an object of other names stays one.
-
-    >>> plain({"n": {"$numberLong": "7"}, "at": {"$date": {"$numberLong": "1772366400000"}}})
-    {'n': 7, 'at': '2026-03-01T12:00:00Z'}
-    """
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    # No object of Extended JSON has more names, and most documents have.
-    rule = RULES.get(frozenset(value)) if len(value) <= 2 else None
-    if rule is not None:
-        try:
-            return rule(value)
-        except (ArithmeticError, KeyError, TypeError, ValueError):
-            pass
-    return {name: plain(item) for name, item in value.items()}
 
 
 def read(
@@ -139,7 +58,7 @@ def _document(name: str, text: Raw) -> bytes | None:
     if is_null(text):
         return None
     try:
-        document = plain(_decode(json.decode(text, type=str)))
+        document = plain(decode(json.decode(text, type=str)))
     except (DecodeError, RecursionError, TypeError):
         document = None
     if not isinstance(document, dict):
@@ -158,7 +77,7 @@ def _of_key(key: Raw | None, terms: EnvelopeTerms) -> bytes:
     value = json.decode(id_)
     if isinstance(value, str):
         with suppress(DecodeError, RecursionError):  # else it is the text itself
-            value = plain(_decode(value))
+            value = plain(decode(value))
     return json.encode({"_id": value})
 
 
@@ -178,7 +97,7 @@ def _patch(description: Raw, key: Raw | None, terms: EnvelopeTerms) -> bytes:
         )
     try:
         update = json.decode(description, type=_Update | None) or _Update()
-        updated = _decode(update.updated_fields or "{}")
+        updated = decode(update.updated_fields or "{}")
         values = {path: plain(value) for path, value in updated.items()}
         values |= dict.fromkeys(update.removed_fields or ())
     except (AttributeError, DecodeError, RecursionError, ValueError):

@@ -43,6 +43,7 @@ from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNum
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
+from driftline.readers.envelopes.extended_json import plain_record
 from driftline.readers.envelopes.messages import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.excel import sheet_texts
@@ -423,6 +424,9 @@ class LineTask:
                 begins += len(run.lines)
                 run = run.of_records(texts, places)
             run_lines = run.lines
+            if self._terms.settings.extended_json:
+                # Before deletes are told and keys compared, which ask for values.
+                run_lines = list(map(plain_record, run_lines))
             if self._deletes is not None:
                 run_lines, run_flags = (
                     self._deletes.lines(run_lines)
@@ -431,7 +435,7 @@ class LineTask:
                 )
                 flags.append(run_flags)
             looked = self._observer.feed(run_lines, run.source, run.line)
-            # From ``run.lines``, not the cut ones: a reject is kept whole.
+            # From ``run.lines``, not the plain or cut ones: a reject is kept whole, as it came.
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             if self._make is not None:
                 outcomes += [(len(lines) + place, why) for place, why in looked]
