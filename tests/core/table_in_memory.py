@@ -24,6 +24,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.operations.promote import SelectedValues, plans, seen_in, unlimited
+from driftline.readers.columnar.rows import Rows
+from driftline.readers.columnar.split import read_resolved
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import AdmissionTerms
 from driftline.verify import json_texts as texts
@@ -76,11 +78,14 @@ class TableInMemory:
         values = [paired(record, batch.struct, lambda m: [*m.items()]) for record in batch.records]
         columns = pa.RecordBatch.from_pylist(values, arrow_schema(batch.struct))
         known, empty_names = expect(self.schema, self.settings), self.settings.keep_empty_names
-        observer = ArrowObserver(batch.struct, known, "batch", empty_names=empty_names)
-        observer.feed(columns)
+        read, struct = read_resolved(
+            Rows(columns, "batch"), batch.struct, AdmissionTerms(known, self.settings)
+        )
+        observer = ArrowObserver(struct, known, "batch", empty_names=empty_names)
+        observer.feed(read.batch)
         planned = self._planned(observer.result())
         converter = Converter(planned.schema.struct, planned.route, self.settings)
-        rows = converter.of_arrow(columns, batch.struct, json=False)
+        rows = converter.of_arrow(read.batch, struct, json=False)
         pairs = [paired(record, batch.struct, Pairs) for record in batch.records]
         self._append(planned, rows, [*map(Source, batch.records, pairs)])
 

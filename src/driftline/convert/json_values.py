@@ -194,7 +194,9 @@ class JsonValues:
             taken = self._at(
                 self._booleans, {d for d, bases_there in bases.items() if BOOLEAN in bases_there}
             )
-            parts.append((taken, convert(pa.array([leaves[n] for n in taken], pa.bool_()), BOOLEAN, target)))
+            # As they were read: each has one text, which a column of texts gets either way.
+            booleans = pa.array([self._shredded.leaves[n] for n in taken], pa.bool_())
+            parts.append((taken, convert(booleans, BOOLEAN, target)))
         for base, numbers in self._numbers.items():
             taken = self._at(
                 numbers, {d for d, bases_there in bases.items() if takes_number(bases_there, base)}
