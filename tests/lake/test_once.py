@@ -59,7 +59,10 @@ def test_a_file_of_other_content_is_another_one(table: Table, file: Path) -> Non
     assert table.ingest(file).hints == ()
     lines(file, LINE + LINE)
 
-    again = "all is ingested, and what was there before comes again"
+    again = (
+        "all is ingested, and what was there before comes again; "
+        "a capture with --changed-files append takes only new lines"
+    )
     changed = (f"{file} changed since it was ingested: {again}",)
     assert table.ingest(file, dry_run=True).hints == changed
     grown = table.ingest(file)

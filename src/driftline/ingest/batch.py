@@ -125,7 +125,7 @@ class FileFingerprints:
         if changed:
             notes.append(
                 f"{_listed(changed)} changed since {_they(changed)} ingested: all is ingested, and what was there "
-                "before comes again"
+                "before comes again; a capture with --changed-files append takes only new lines"
             )
         if moved:
             notes.append(
