@@ -6,6 +6,7 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -363,6 +364,74 @@ def test_rows_without_a_value_are_left_out_where_that_is_said(tmp_path: Path) ->
     properties = as_properties({"skip_empty": "true", "nulls": "NA", "metadata": "line"})
     (reader,) = files(ExpectedField(), from_properties(properties)).readers
     assert [some.lines.tolist() for some in reader.rows(0)] == [[4, 6, 9]]
+
+
+@pytest.mark.parametrize(
+    ("header", "table", "columns"),
+    [
+        ("customer,TOTAL,id", ["Customer", "Total", "ID"], "Customer Total ID"),
+        ("customer,new", ["Customer"], "Customer new"),
+        ("a,A", ["A", "B"], "a A"),  # two of one file stay apart,
+        ("aa,Aa", ["AA"], "aa Aa"),
+        ("a,A_", ["A", "a", "a_"], "a a_"),  # and a name that the table has is its column's
+        ("AA,b", ["aA", "Aa"], "aA b"),
+        ("STRASSE,ÄPFEL", ["straße", "äpfel"], "STRASSE äpfel"),
+        ("a,a", ["A", "A_2"], "A A_2"),
+        ("a b", ["A_b"], "a b"),
+    ],
+)
+def test_header_fills_the_column_of_another_letter_case_where_that_is_said(
+    tmp_path: Path, header: str, table: list[str], columns: str
+) -> None:
+    file = put(tmp_path, f"{header}\n{','.join('x' for _ in header.split(','))}\n")
+    expected = ExpectedField(fields={name: ExpectedField() for name in table})
+    for names in ("fold", "exact", ""):
+        said = as_properties({"names": names} if names else {})
+        for strings in (True, False):
+            found = CsvFiles(SPARK, [str(file)], strings=strings)(expected, from_properties(said))
+            (reader,) = found.readers
+            road = [f.name for f in reader.struct.fields]
+            (part,) = parts([str(file)], "csv", dialect=CsvDialect.of(said))
+            (record,) = (one.record for one in check.read(replace(part, keys=table)))
+            assert list(record or {}) == road
+            assert (" ".join(road) == columns) == (names == "fold" or columns == header.replace(",", " "))
+            (rows,) = reader.rows(0)
+            assert rows.batch.schema.names == road
+
+
+def test_files_of_one_batch_share_names_of_another_letter_case_where_that_is_said(tmp_path: Path) -> None:
+    files = [put(tmp_path, f"{header}\n1,2\n", f"{header}.csv") for header in ("Id,n", "ID,N", "id,x", "x,X")]
+    found = CsvFiles(SPARK, list(map(str, files)), strings=False)
+    readers = found(ExpectedField(), from_properties(as_properties({"names": "fold"}))).readers
+    assert [[f.name for f in r.struct.fields] for r in readers] == [
+        ["Id", "n"],
+        ["Id", "n"],
+        ["Id", "x"],
+        ["x", "X"],
+    ]
+
+
+def test_flag_for_headers_in_another_letter_case_is_proposed_if_it_explains_all_new_ones(
+    tmp_path: Path,
+) -> None:
+    expected = ExpectedField(fields={name: ExpectedField() for name in ("Customer", "Total", "id")})
+
+    def notes(header: str, **settings: str) -> list[str]:
+        file = put(tmp_path, header + "\n" + ",".join("x" for _ in header.split(",")) + "\n")
+        files = CsvFiles(SPARK, [str(file)], strings=True)
+        found = files(expected, from_properties(as_properties(settings)))
+        return list(files(expected, from_properties(as_properties(settings)), found).notes)
+
+    hint = "2 headers differ from the table's only in letter case: --names fold fills those columns"
+    assert notes("customer,TOTAL,id") == [hint]
+    assert notes("customer,Total,id") == [
+        "1 header differs from the table's only in letter case: --names fold fills that column"
+    ]
+    assert notes("customer,new") == notes("Customer,Total") == notes("customer,CUSTOMER") == []
+    assert notes("customer,TOTAL", names="exact") == []
+    assert notes("customer,TOTAL,id", names="fold") == [
+        "names: customer is Customer, TOTAL is Total (--names fold)"
+    ]
 
 
 def test_title_padded_with_delimiters_gets_the_flag_that_skips_it(tmp_path: Path) -> None:

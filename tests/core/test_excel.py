@@ -82,6 +82,19 @@ def test_cell_that_is_a_null_text_is_null_and_its_row_stays(tmp_path: Path) -> N
     assert notes == ["null: 2 cells NA, 1 cell -999, 2 cells - (--null)"]
 
 
+def test_header_of_a_sheet_fills_the_column_of_another_letter_case_where_that_is_said(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", s=[["id", "TOTAL", "a", "A"], [1, 2, 3, 4]])
+    (split,) = sheet_split(path, "")
+    keys = ["ID", "Total", "a"]
+    for names, columns in {"fold": ["ID", "Total", "a", "A"], "": ["id", "TOTAL", "a", "A"]}.items():
+        notes: list[str] = []
+        (lines,) = sheet_texts(split, Dialect(names=names), 10_000, notes, keys)
+        assert list(json.loads(lines[1])) == columns
+        as_lines(path, tmp_path / "lines", "", CsvDialect(names=names), keys)
+        assert list(json.loads((tmp_path / "lines").read_text().splitlines()[1])) == columns
+        assert notes == (["names: id is ID, TOTAL is Total (--names fold)"] if names else [])
+
+
 def test_a_column_of_moments_has_no_days(tmp_path: Path) -> None:
     at = [datetime(2026, 3, 1, 12, 30, 5, 120000), datetime(2026, 3, 2)]
     path = workbook(tmp_path / "a.xlsx", s=[["at"], *[[moment] for moment in at]])

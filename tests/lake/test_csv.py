@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from openpyxl import Workbook
 
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
@@ -416,6 +417,31 @@ def test_null_texts_are_kept_for_later_batches_and_checked_by(table: Table, tmp_
     table.ingest(csv(tmp_path, "id,bill\n5,NA\n", "3.csv"), nulls="")
     assert {r.id: r.bill_string for r in table.read().where("id > 4").collect()} == {5: "NA"}
     proven(table, first, later, tmp_path / "3.csv")
+
+
+def test_headers_in_another_letter_case_fill_the_columns_where_that_is_said(
+    table: Table, tmp_path: Path
+) -> None:
+    monday = csv(tmp_path, "Customer,Total\na,1\n", "monday.csv")
+    friday = csv(tmp_path, "customer,total\nb,2\n", "friday.csv")
+    table.ingest(monday)
+    plan = table.ingest(friday, dry_run=True)
+    assert len(plan.changes) == 2
+    hint = "2 headers differ from the table's only in letter case: --names fold fills those columns"
+    assert hint in plan.hints
+    assert not table.ingest(friday, names="fold", dry_run=True).changes
+    report = table.ingest(friday, names="fold")
+    assert "names: customer is Customer, total is Total (--names fold)" in report.hints
+    book = Workbook()
+    for row in (["CUSTOMER", "total"], ["c", 3]):
+        book.active.append(row)
+    book.save(tmp_path / "sunday.xlsx")
+    table.ingest(tmp_path / "sunday.xlsx")
+    assert types(table) == {"Customer": "string", "Total": "long"}
+    assert {(r.Customer, r.Total) for r in table.read().collect()} == {("a", 1), ("b", 2), ("c", 3)}
+    assert table.verify([str(monday), str(friday)], "csv").ok
+    assert table.verify(tmp_path / "sunday.xlsx").ok
+    assert not table.verify(csv(tmp_path, "CUSTOMER,Total\nz,2\n", "other.csv")).ok
 
 
 def test_several_headers_and_delimiters_in_one_batch(table: Table, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from driftline.capture.finding import entry_of
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column, rest_column
-from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.naming import MARK, by_key, is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.settings.fields import epoch_units, excluded_paths
 from driftline.core.settings.properties import from_properties, reading, readings
@@ -58,7 +58,7 @@ def checked(
     room = place_of(table.spark, warehouse)
     with (
         told_where(table.spark, room),
-        _files(data, fmt, room, warehouse, state.properties, partial(_read_by, table, state)) as opened_files,
+        _files(data, fmt, room, warehouse, state, partial(_read_by, table, state)) as opened_files,
     ):
         sources, kind, names, by_file = opened_files
         # Where no record has come, or all of them wait, there is no table yet.
@@ -138,13 +138,13 @@ def _files(
     fmt: str | None,
     room: Path | None,
     lake: str | None,
-    properties: Mapping[str, str],
+    state: State,
     remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
 ) -> Iterator[tuple[list[str], str, dict[str, str], dict[str, dict[str, str]]]]:
     """The files to check, outside the ``lake``, with their format, names for files that were copied, and the
     properties by which the table read them, where it remembers.
 
-    ``room``: a folder for copies.
+    ``room``: a folder for copies; ``state``: the table's.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:
@@ -160,9 +160,10 @@ def _files(
             return
         with folder_in(room) as folder:
             lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(sources)}
+            keys = list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
             for target, file in lines.items():
-                merged = {**properties, **by_file.get(file, {})}
-                as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged))
+                merged = {**state.properties, **by_file.get(file, {})}
+                as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
             yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
 
 

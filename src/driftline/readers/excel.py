@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from html import unescape
 from io import BytesIO
@@ -16,7 +16,7 @@ from driftline.core.settings.csv import NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.readers.csv.open import header_advice, is_row, named
-from driftline.readers.csv.types import null_notes
+from driftline.readers.csv.types import folded_names, null_notes
 from driftline.readers.json.splits import Split, with_members
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import opened
@@ -56,7 +56,11 @@ def sheet_split(path: str, sheet: str) -> list[Split]:
 
 
 def sheet_texts(
-    split: Split, dialect: Dialect, longest: int, notes: list[str] | None = None
+    split: Split,
+    dialect: Dialect,
+    longest: int,
+    notes: list[str] | None = None,
+    keys: Iterable[str] = (),
 ) -> Iterator[list[bytes]]:
     """The rows of a sheet as texts, in groups: one a row of the sheet, empty where that is no record.
 
@@ -64,6 +68,7 @@ def sheet_texts(
         dialect: tells of the header, of rows to skip, and of texts that are null.
         longest: bytes of a text, at most.
         notes: gets advice for a person.
+        keys: those of the table's fields.
     """
     content = _content(split.path)
     sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
@@ -84,8 +89,9 @@ def sheet_texts(
     if first is None:
         return
     names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
-    if advice and notes is not None:
-        notes.append(advice)
+    notes = [] if notes is None else notes
+    names = folded_names(names, list(keys), dialect, notes)
+    notes.extend(filter(None, [advice]))
     # In a column of moments a bare date is midnight: else the column would have two types.
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
     nulls = dict.fromkeys(dialect.null_texts, 0)
@@ -98,8 +104,7 @@ def sheet_texts(
             texts = []
     if texts:
         yield _with_members(texts, split)
-    if notes is not None:
-        notes.extend(null_notes({text: count for text, count in nulls.items() if count}))
+    notes.extend(null_notes({text: count for text, count in nulls.items() if count}))
 
 
 def _with_members(texts: list[bytes], split: Split) -> list[bytes]:
@@ -109,13 +114,13 @@ def _with_members(texts: list[bytes], split: Split) -> list[bytes]:
 def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[Sequence[str], int, str]:
     """The names of the columns, how many rows of these have them, and advice for a person."""
     width = len(rows[0])
-    if dialect.names:
-        if len(dialect.names) != width:
+    if dialect.stated_columns:
+        if len(dialect.stated_columns) != width:
             raise DataError(
-                f"{path}: its rows have {width} cells, where `header` names {len(dialect.names)}",
+                f"{path}: its rows have {width} cells, where `header` names {len(dialect.stated_columns)}",
                 "name each column",
             )
-        return dialect.names, 0, ""
+        return dialect.stated_columns, 0, ""
     nulls = {"", *dialect.null_texts}
     shown = [list(map(_shown, row)) for row in rows]
     cells = [[b"" if text in nulls else text.encode() for text in row] for row in shown]

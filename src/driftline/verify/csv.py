@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import IO, NamedTuple
 
+from driftline.core.schema.naming import caseless
 from driftline.verify.packed import pieces
 from driftline.verify.values import Cell, Misquoted, ValueSettings, written
 
@@ -58,6 +59,7 @@ class CsvDialect(NamedTuple):
     nulls: str = ""
     skip_empty: str = ""
     trim: str = ""
+    names: str = ""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CsvDialect:
@@ -177,6 +179,22 @@ def said_names(dialect: CsvDialect) -> list[str]:
 
 def _listed(text: str) -> list[str]:
     return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def in_case_of(names: Sequence[str], keys: Sequence[str], dialect: CsvDialect) -> list[str]:
+    """A header's names as the table has them: in another letter case, if a person said so.
+
+    >>> in_case_of(["ID", "n", "a", "A"], ["Id", "id", "N", "a"], CsvDialect(names="fold"))
+    ['Id', 'N', 'a', 'A']
+    """
+    if dialect.names != "fold":
+        return list(names)
+    folded = [caseless(name) for name in names]
+    first = {caseless(key): key for key in reversed(keys)}
+    return [
+        name if name in keys or folded.count(case) > 1 else first.get(case, name)
+        for name, case in zip(names, folded, strict=True)
+    ]
 
 
 def names_of(header: Sequence[Cell]) -> list[str]:

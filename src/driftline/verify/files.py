@@ -17,6 +17,7 @@ from driftline.verify.csv import (
     behind_empty,
     decoded,
     has_names,
+    in_case_of,
     marks_of,
     names_of,
     rows,
@@ -99,6 +100,7 @@ class FilePart:
         dialect: of CSV.
         records: the keys that lead to the list of records in each document of JSON.
         own_signs: numbers in cells are read by the dialect, not by the table's settings.
+        keys: of the table's fields, which headers of CSV may fill in another letter case.
     """
 
     file: str
@@ -110,6 +112,7 @@ class FilePart:
     dialect: CsvDialect = _NOTHING
     records: Sequence[str] = ()
     own_signs: bool = False
+    keys: Sequence[str] = ()
 
 
 def parts(
@@ -163,7 +166,7 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
         lines: of JSON, only the records that begin in these lines.
     """
     if part.fmt == "csv":
-        for row in _csv(part.file, part.dialect):
+        for row in _csv(part.file, part.dialect, part.keys):
             if part.own_signs and row.record is not None:
                 row = replace(row, record={k: _signed(v, part.dialect) for k, v in row.record.items()})
             yield row
@@ -268,17 +271,18 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
 # CSV ----------------------------------------------------------------------------------------------------
 
 
-def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
+def _csv(file: str, dialect: CsvDialect, keys: Sequence[str]) -> Iterator[Read]:
     """Records by the first row's names, or by places: a cell is text, an empty one null.
 
     A row of another width is malformed; a blank line is a row only of a single column.
     """
-    header: Sequence[str] | None = said_names(dialect) or None
+    header: Sequence[str] | None = in_case_of(said_names(dialect), keys, dialect) or None
     nulls = dialect.null_texts
     for row, is_header in _csv_rows(file, dialect):
         if header is None and row.cells is not None:
             # Without a header, the first whole row only says how many columns there are.
             header = names_of(row.cells if is_header else [Cell() for _ in row.cells])
+            header = in_case_of(header, keys, dialect)
         if is_header or header is None:
             continue
         # Of a single column, a blank line is a row whose cell is empty.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
-from driftline.core.schema.naming import MARK, data_key
+from driftline.core.schema.naming import MARK, by_key, data_key
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import parse_path
@@ -175,7 +175,7 @@ def verify(
     by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
     settings = _value_settings(table, by_file, fmt)
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
-        tasks = _tasks(spark, by_file, fmt, own_signs=settings.mixed_signs)
+        tasks = _tasks(spark, by_file, fmt, table, own_signs=settings.mixed_signs)
         in_messages = bool(properties.get("driftline.envelope"))
         reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
         reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
@@ -237,18 +237,25 @@ def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str])
 
 
 def _tasks(
-    spark: SparkSession, by_file: Mapping[str, Mapping[str, str]], fmt: str, *, own_signs: bool
+    spark: SparkSession,
+    by_file: Mapping[str, Mapping[str, str]],
+    fmt: str,
+    table: Stored,
+    *,
+    own_signs: bool,
 ) -> list[list[FilePart]]:
     """The parts of text files that each task reads; none for others.
 
     Args:
         by_file: properties to read by.
+        table: has the fields that headers of CSV may fill.
     """
     if fmt not in TEXTS:
         return []
     pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]
-    if own_signs:
-        pieces = [replace(part, own_signs=True) for part in pieces]
+    if fmt == "csv":
+        keys = list(by_key(table.schema.struct.fields, table.properties.get("driftline.mark", MARK)))
+        pieces = [replace(part, own_signs=own_signs, keys=keys) for part in pieces]
     return grouped(pieces, spark.sparkContext.defaultParallelism)
 
 

@@ -16,7 +16,7 @@ from zipfile import BadZipFile, ZipFile
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime.stores import opened
-from driftline.verify.csv import CsvDialect, Row, has_names, names_of, said_names
+from driftline.verify.csv import CsvDialect, Row, has_names, in_case_of, names_of, said_names
 from driftline.verify.values import Cell
 
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
@@ -29,8 +29,10 @@ _Cells: TypeAlias = "dict[int, Any]"  # by the column, from 0
 _Element: TypeAlias = "ET.Element"
 
 
-def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect) -> None:
+def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect, keys: Sequence[str] = ()) -> None:
     """Write the rows of a sheet, or of the only one, by the header, signs and rows in front of a ``dialect``.
+
+    ``keys``: of the table's fields, in whose letter case names may stand.
 
     Raises UsageError if there are several sheets and none of this name, DataError for what is no workbook.
     """
@@ -53,6 +55,7 @@ def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect) -> None:
     first = min((n for n in filled if n >= int(dialect.skip_lines or 0)), default=0)
     head = [[_shown(rows.get(n, {}).get(i)) for i in places] for n in range(first, first + _HEAD)]
     names, begin = _names(head, dialect) if filled else ([], 0)
+    names = in_case_of(names, keys, dialect)
     nulls = dialect.null_texts
     moments = {
         i

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -166,6 +167,24 @@ def _caseless(character: str) -> str:
     # Java maps one char to one; Python gives "SS" for "ß", which Java leaves alone.
     upper = next((c for c in (character.upper(), character.title()) if len(c) == 1), character)
     return upper.lower()[0]
+
+
+def in_case_of(names: Sequence[str], keys: Iterable[str]) -> list[str]:
+    """The names of a file's columns, in the letter case of the first of the ``keys`` that are else the same.
+
+    A name that is a key stays; so do two of one file that are the same but for case.
+
+    >>> in_case_of(["customer", "ID", "a", "A"], ["Customer", "Id", "ID", "a"])
+    ['Customer', 'ID', 'a', 'A']
+    >>> in_case_of(["ID", "id"], ["Id"])
+    ['ID', 'id']
+    """
+    counts, ordered = Counter(map(caseless, names)), dict.fromkeys(keys)
+    by_case = {caseless(key): key for key in reversed(ordered)}
+    return [
+        name if name in ordered or counts[caseless(name)] > 1 else by_case.get(caseless(name), name)
+        for name in names
+    ]
 
 
 def safe(key: str) -> str:

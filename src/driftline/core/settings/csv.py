@@ -14,6 +14,7 @@ TAB = ("tab", r"\t")
 NONE = "none"
 QUOTES = ("'", '"')
 AUTO, YES, NO = "auto", "yes", "no"
+FOLD = "fold"
 POINT, COMMA = ".", ","
 _MARKS = ("delimiter", "quote", "escape", "comment")
 _MAY_BE_NONE = ("quote", "escape")
@@ -57,6 +58,7 @@ class Dialect:
         trim: `yes` if blanks next to a delimiter are no part of a cell; `no`; `auto` is not stated.
         skip_empty: `true` if rows without a value are left out.
         nulls: texts of cells that are null, separated by commas.
+        names: `fold` if a header fills the table's column of the same name in another letter case; `exact`.
         kept: the signs are from an earlier batch of the table, and nobody stated them for this one.
 
     >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
@@ -78,6 +80,7 @@ class Dialect:
     trim: str = ""
     skip_empty: str = ""
     nulls: str = ""
+    names: str = ""
     kept: bool = False
 
     def __post_init__(self) -> None:
@@ -103,10 +106,10 @@ class Dialect:
         self._check_together(marks)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def stated_columns(self) -> tuple[str, ...]:
         """The names of the columns of a file without a header; empty where not stated.
 
-        >>> Dialect(header='id, "a, b"').names
+        >>> Dialect(header='id, "a, b"').stated_columns
         ('id', 'a, b')
         """
         if self.header in ("", YES, NO):
@@ -124,7 +127,7 @@ class Dialect:
 
     def _check_names(self) -> None:
         """Raise ValueError for invalid column names."""
-        names = self.names
+        names = self.stated_columns
         if names in (("true",), ("false",)):
             raise ValueError(f"header: {names[0]!r} is not auto, yes, no, or the names of all columns")
         if "" in names:
@@ -166,9 +169,10 @@ class Dialect:
             "decimal": self.decimal,
             "thousands": self.thousands,
             "escape": self.escape and f"'{self.escape}'",
-            "header": f"'{self.header}'" if self.names else self.header,
+            "header": f"'{self.header}'" if self.stated_columns else self.header,
             "skip-lines": self.skip_lines,
             "trim": self.trim,
+            "names": self.names,
             "comment": self.comment and f"'{self.comment}'",
             "null": shlex.quote(self.nulls) if "'" in self.nulls else self.nulls and f"'{self.nulls}'",
         }

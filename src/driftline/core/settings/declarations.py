@@ -286,6 +286,12 @@ class SettingArguments(TypedDict, total=False):
         group="csv",
         flag=Flag("Leave rows of CSV out that have no value."),
     )]
+    names: Annotated[Literal["exact", "fold"], Setting(
+        about="`fold`: a header of CSV or Excel fills the table's column of the same name in another letter case.",
+        default="exact",
+        group="csv",
+        flag=Flag("Whether a header of CSV or Excel also fills a column whose name has another letter case. [default: exact]"),
+    )]
     comment: Annotated[str, Setting(
         about="Lines of CSV that begin with this character are skipped.",
         group="csv",

@@ -596,7 +596,7 @@ def header_of(path: str, dialect: Dialect = ANY, end: int | None = None) -> Head
                         empty_ahead -= 1
                     elif record.raw:
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        columns = _columns(path, record, form, dialect.names)
+                        columns = _columns(path, record, form, dialect.stated_columns)
                         lines = record.line - 1 + form.has_header * (1 + count_lines(record.raw))
                         size += record.end if form.has_header else record.begin
                         return Header(columns, size, lines, feeds, form, length, is_unpacked(file))

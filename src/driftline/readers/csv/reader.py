@@ -66,6 +66,7 @@ from driftline.readers.csv.types import (
     by_kinds,
     dated,
     declared_of,
+    folded_structs,
     hint_lines,
     in_order,
     not_met,
@@ -197,9 +198,9 @@ class _Places:
         """The origin of a row."""
         return Origin(self.path, self(row).line)
 
-    def origin_among(self, kept: NDArray[np.int64], row: int) -> Origin:
-        """The origin of a row, by its number among the rows that are ``kept``."""
-        return self.origin(int(kept[row]))
+    def origin_among(self, rows: NDArray[np.int64], number: int) -> Origin:
+        """The origin of one of some rows, by its number among them."""
+        return self.origin(int(rows[number]))
 
 
 def _empty_rows(arrays: Sequence[pa.Array]) -> NDArray[np.bool_]:
@@ -356,9 +357,9 @@ class CsvReader:
             places = _Places(stretch.path, piece, len(types), others)
             origin = places.origin
             if stretch.form.skip_empty and (empty := _empty_rows(arrays)).any():
-                kept = np.flatnonzero(~empty)
-                batch, origin = batch.take(pa.array(kept)), partial(places.origin_among, kept)
-                lines = None if lines is None else lines[kept]
+                filled = np.flatnonzero(~empty)
+                batch, origin = batch.take(pa.array(filled)), partial(places.origin_among, filled)
+                lines = None if lines is None else lines[filled]
             yield Rows(batch, stretch.path, rejects, origin, lines=lines)
 
 
@@ -464,15 +465,21 @@ class CsvFiles:
         if any(reader.numbered != numbered for reader in before.written):
             written = [replace(reader, numbered=numbered) for reader in before.written]
             before = replace(before, readers=written, written=written, wanted=())
-        notes = _notes(before.written, settings)
-        if self.strings:
-            return replace(before, notes=notes)
-        found = fitted(self.spark, before, expected, settings)
-        hints = (
-            *_kept_as_text(before.written, expected, settings),
-            *chain.from_iterable(_on_cells(reader, expected, settings) for reader in before.written),
+        on_names: list[str] = []
+        structs = folded_structs(
+            (reader.struct for reader in before.written), expected.fields, settings.csv, on_names
         )
-        return replace(found, notes=list(dict.fromkeys((*notes, *hints))))
+        # Not for good: for the next schema of the table, the files' own names count.
+        read = [replace(r, struct=struct) for r, struct in zip(before.written, structs, strict=True)]
+        notes = [*_notes(read, settings), *on_names]
+        if self.strings:
+            return replace(before, readers=read, notes=notes)
+        found = fitted(self.spark, replace(before, written=read), expected, settings)
+        hints = (
+            *_kept_as_text(read, expected, settings),
+            *chain.from_iterable(_on_cells(reader, expected, settings) for reader in read),
+        )
+        return replace(found, written=before.written, notes=list(dict.fromkeys((*notes, *hints))))
 
 
 def _notes(readers: Sequence[CsvReader], settings: TableSettings) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Types of CSV columns, and date patterns: every text must be written as a value of the type (rules 2.3)."""
+"""Types of CSV columns (every text must be written as a value of it: rules 2.3), date patterns, and names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.date_pattern import DatePattern, hint_text
+from driftline.core.schema.naming import in_case_of
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -36,7 +37,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.settings.csv import JSON_SIGNS, POINT, Signs
+from driftline.core.settings.csv import FOLD, JSON_SIGNS, POINT, Dialect, Signs
 from driftline.core.settings.fields import FieldSettings, toml_line
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import EXACT, OFFSET, OFFSET_PATTERN, TIMESTAMP_PATTERN, base_of, is_single
@@ -63,6 +64,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
 _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
+_PAIRS = 4  # names of columns that are told of
 _FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
@@ -416,6 +418,42 @@ def null_notes(counts: Mapping[str, int]) -> Iterator[str]:
     if counts:
         cells = (f"{counted(count, 'cell')} {text}" for text, count in counts.items())
         yield f"null: {', '.join(cells)} (--null)"
+
+
+def folded_names(
+    names: Sequence[str], keys: Sequence[str], dialect: Dialect, notes: list[str]
+) -> Sequence[str]:
+    """The names of a file's columns, in the letter case of the table's ``keys`` if a person says so.
+
+    Args:
+        notes: gets the names that became others; or the flag, if all that the table does not have would.
+    """
+    spelled, flag = in_case_of(names, keys), Dialect(names=FOLD).flags
+    changed = [(name, key) for name, key in zip(names, spelled, strict=True) if name != key]
+    if dialect.names == FOLD:
+        pairs = [f"{name} is {key}" for name, key in changed[:_PAIRS]]
+        pairs += [f"and {len(changed) - _PAIRS} more"] if len(changed) > _PAIRS else []
+        notes.extend([f"names: {', '.join(pairs)} ({flag})"] if pairs else [])
+        return spelled
+    if changed and not dialect.names and len(changed) == len({*names} - {*keys}):
+        differ = counted(len(changed), "header differs", "headers differ")
+        columns = "that column" if len(changed) == 1 else "those columns"
+        notes.append(f"{differ} from the table's only in letter case: {flag} fills {columns}")
+    return names
+
+
+def folded_structs(
+    structs: Iterable[Struct], keys: Iterable[str], dialect: Dialect, notes: list[str]
+) -> Iterator[Struct]:
+    """Yield the columns of files of one batch with the names that `folded_names` gives them.
+
+    Later files take the names of earlier ones, too, so that it does not matter where one batch ends.
+    """
+    taken = list(keys)
+    for struct in structs:
+        names = folded_names([f.name for f in struct.fields], taken, dialect, notes)
+        taken += names if dialect.names == FOLD else ()
+        yield Struct(tuple(replace(f, name=name) for f, name in zip(struct.fields, names, strict=True)))
 
 
 def patterns_of(field_settings: FieldSettings) -> Patterns:

@@ -619,9 +619,9 @@ class OpenSplits:
             counts[number] = line - first
 
     def _blocks(self, split: Split) -> Iterator[list[bytes]]:
-        settings = self._reader.terms.settings
+        settings, keys = self._reader.terms.settings, self._reader.terms.expected.fields
         if split.sheet:
-            return sheet_texts(split, settings.csv, settings.max_record_bytes, self._notes)
+            return sheet_texts(split, settings.csv, settings.max_record_bytes, self._notes, keys)
         return blocks(split, settings.max_record_bytes, self._listed)
 
 
