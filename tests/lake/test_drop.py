@@ -9,11 +9,12 @@ import pytest
 
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.lakes import Catalog
+from driftline.formats.lakes import Catalog, DroppedFolder
+from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
 from driftline.runtime.disk import local
 from lake.ducklake_peer import run
-from lake.formats import database
+from lake.formats import catalog_file, database
 
 WITH_REJECT = '{"id": 1}\n{"id": "x", "a": 1}\n{\n'
 
@@ -148,3 +149,51 @@ def test_duckdb_sees_no_dropped_table_and_reads_the_snapshot_before(
     assert run(database(lake), f"SELECT count(*) FROM lk.{table_name} AT (VERSION => {before})") == [(2,)]
     run(database(lake), f"CREATE TABLE lk.{table_name} AS SELECT 1 AS id")
     assert lake.table(table_name).read().count() == 1
+
+
+def embedded(lake: Lake) -> EmbeddedLake:
+    """The lake, as it is read without Spark."""
+    if (catalog := database(lake)) is not None:
+        return EmbeddedLake(Path(catalog.data).parent, f"{catalog.kind}:{catalog.target}")
+    return EmbeddedLake(catalog_file(lake).parent)
+
+
+def of_table(lake: Lake, name: str, *, delete: bool = False) -> list[DroppedFolder]:
+    return [each for each in embedded(lake).dropped(delete=delete) if each.table.startswith(name)]
+
+
+@pytest.mark.embedded_only("only a lake in a folder lists what was dropped")
+def test_files_of_a_dropped_table_are_listed_and_deleted_when_it_is_asked_for(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    dropped = filled(lake, table_name, tmp_path / "in").drop()
+
+    listed = of_table(lake, table_name)
+
+    assert {each.table for each in listed} <= {table_name, table_name + QUARANTINE}
+    assert table_name in {each.table for each in listed}
+    assert all(each.at.startswith("20") and each.files and each.size for each in listed)
+    assert all(local(each.folder).is_dir() for each in listed)
+    assert files_in(dropped.folders) == dropped.files
+    assert of_table(lake, table_name, delete=True) == listed
+    # Older snapshots of a DuckLake have the files.
+    is_held = database(lake) is not None
+    assert {each.is_held for each in listed} == {is_held}
+    assert (of_table(lake, table_name) == listed) is is_held
+    assert (files_in(dropped.folders) == dropped.files) is is_held
+
+
+@pytest.mark.embedded_only("only a lake in a folder lists what was dropped")
+@pytest.mark.iceberg_only("older snapshots of a DuckLake have the files")
+def test_folder_of_a_dropped_table_that_another_uses_is_left_alone(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    dropped = filled(lake, table_name, tmp_path / "in").drop()
+    again = filled(lake, table_name, tmp_path / "in")
+
+    assert of_table(lake, table_name, delete=True) == []
+    assert again.read().count() == 2
+
+    purged = again.drop(purge=True)
+    assert files_in((*dropped.folders, *purged.folders)) == 0
+    assert of_table(lake, table_name) == []

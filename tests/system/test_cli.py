@@ -63,6 +63,13 @@ COMMANDS = {
     "drop unasked": ["drop", "shop.json"],
     "drop dry": ["drop", "shop.json", "--dry-run", "--json"],
     "drop purge": ["drop", "shop.json", "--purge", "--yes"],
+    "clean dropped": ["clean", "--json"],
+    "ingest dropped": ["ingest", "in/1.jsonl", "--into", "shop.keep"],
+    "drop files": ["drop", "shop.keep", "--yes"],
+    "clean names": ["clean"],
+    "clean dry": ["clean", "--dropped", "--dry-run", "--json"],
+    "clean deletes": ["clean", "--dropped"],
+    "clean again": ["clean"],
     "drop gone": ["drop", "shop.json", "--yes"],
     "relocate where": ["relocate", "shop.orders", "--yes"],
     "relocate table": ["relocate", "shop.orders", "--to", "other", "--yes", "--json"],
@@ -209,6 +216,16 @@ def test_table_is_dropped_once_it_is_asked_for(done):
     assert done["drop purge"].out.startswith("dropped  shop.json\n")
     assert f"{dry['files']} files, {dry['size']:,} bytes deleted" in done["drop purge"].out
     assert "no table shop.json" in done["drop gone"].err
+
+
+def test_files_of_a_dropped_table_are_named_and_deleted_when_it_is_asked_for(done):
+    assert json.loads(done["clean dropped"].out)["dropped"] == []  # their files were purged
+    line = re.search(r"shop\.keep: (\d+) files, .* kB, dropped on 20[-\d]+: (.*)\n", done["clean names"].out)
+    assert line[2] == "--dropped deletes them"
+    (dry,) = json.loads(done["clean dry"].out)["dropped"]
+    assert (dry["table"], dry["files"], dry["deleted"]) == ("shop.keep", int(line[1]), False)
+    assert re.search(r"shop\.keep: .*: deleted\n", done["clean deletes"].out)
+    assert "shop.keep" not in done["clean again"].out
 
 
 def test_rows_are_erased_when_it_is_asked_for(done):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.formats.base import AlterableTable
     from driftline.formats.home import Relocation
-    from driftline.formats.lakes import OfflineTable
+    from driftline.formats.lakes import DroppedFolder, OfflineTable
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
 
@@ -169,6 +169,11 @@ class Invocation:
         lake = other.open(progress, writes=True)
         progress.phase(f"copying {table}")
         return relocate_table(self._embedded, table, lake.format, dry_run=dry_run)
+
+    def dropped(self, *, delete: bool) -> list[DroppedFolder]:
+        """The dropped tables whose files are still there, as `Lake.dropped` has them."""
+        embedded = self._embedded
+        return [] if embedded is None else embedded.dropped(delete=delete)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""

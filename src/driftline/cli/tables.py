@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from driftline.cli.scope import Invocation
     from driftline.core.settings.declarations import Setting
     from driftline.formats.home import Relocation
+    from driftline.formats.lakes import DroppedFolder
     from driftline.stats import Stats
 
 
@@ -93,11 +94,24 @@ class CleanedFileJson(TypedDict):
     size: int
 
 
+class DroppedFolderJson(TypedDict):
+    """The folder of a table that was dropped. ``held``: older snapshots of the lake have its files."""
+
+    table: str
+    folder: str
+    at: str
+    files: int
+    size: int
+    held: bool
+    deleted: bool
+
+
 class CleanedJson(TypedDict):
-    """The files that were deleted, or would be."""
+    """The files that were deleted, or would be, and those of dropped tables."""
 
     deleted: bool
     files: list[CleanedFileJson]
+    dropped: list[DroppedFolderJson]
 
 
 def clean(
@@ -105,6 +119,9 @@ def clean(
     older_than: Annotated[
         float, typer.Option(metavar="HOURS", min=0, help="Only files last modified at least this long ago.")
     ] = 24,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="Delete the files of dropped tables, too.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files; delete nothing.")] = False,
     json: Json = False,
 ) -> None:
@@ -116,10 +133,15 @@ def clean(
         lake = context.obj.open(progress, must_exist=True, writes=True)
         progress.phase("looking for files that no snapshot has")
         orphans = lake.clean(older_than, dry_run=dry_run)
+    folders = context.obj.dropped(delete=dropped and not dry_run)
     if json:
         cleaned: CleanedJson = {
             "deleted": not dry_run,
             "files": [{"path": f.path, "size": f.size} for f in orphans],
+            "dropped": [
+                as_json(DroppedFolderJson, f, held=f.is_held, deleted=dropped and not (dry_run or f.is_held))
+                for f in folders
+            ],
         }
         put(cleaned)
         return
@@ -128,8 +150,19 @@ def clean(
         [
             *(printable(f.path) for f in orphans),
             f"{counted(len(orphans), 'file')} {action}, {sum(f.size for f in orphans):,} bytes",
+            *(printable(_dropped(f, action if dropped else "--dropped deletes them")) for f in folders),
         ]
     )
+
+
+def _dropped(folder: DroppedFolder, fate: str) -> str:
+    """The line about the folder of a dropped table; ``fate``: of its files."""
+    from driftline.cli.terminal import human
+
+    when = f", dropped on {folder.at[:10]}" if folder.at else ", dropped"
+    if folder.is_held:
+        fate = "older snapshots have them, and `driftline expire` of another table ends these"
+    return f"{folder.table}: {counted(folder.files, 'file')}, {human(folder.size)}{when}: {fate}"
 
 
 _HEAD = """\

@@ -69,6 +69,25 @@ class DroppedTables:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedFolder:
+    """The folder of a table that was dropped, with files of it.
+
+    Attributes:
+        table: its name, ``namespace.table``.
+        at: the time of the drop; "" if unknown.
+        files: the number of its files, of ``size`` bytes.
+        is_held: True if older snapshots of the lake have the files, which stay until these end.
+    """
+
+    table: str
+    folder: str
+    at: str
+    files: int
+    size: int
+    is_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class EndedSnapshots:
     """The snapshots of a table that ended, and the files that nothing names since, which were deleted.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import AlterableTable
     from driftline.formats.ducklake.catalog import CatalogDatabase
     from driftline.formats.home import DisplacedLake, Relocation
-    from driftline.formats.lakes import Catalog, Location, OfflineTable
+    from driftline.formats.lakes import Catalog, DroppedFolder, Location, OfflineTable
 
 LakePath: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
 CATALOG = "lake"  # the catalog of a lake in a folder
@@ -154,6 +154,23 @@ class EmbeddedLake:
         from driftline.formats.iceberg.duckdb_views import queried
 
         return queried(Path(self.folder), CATALOG, sql)
+
+    def dropped(self, *, delete: bool = False) -> list[DroppedFolder]:
+        """The dropped tables whose files are still there.
+
+        ``delete``: delete these, but for those that older snapshots of a DuckLake have. Raises UsageError as
+        `check_open`.
+        """
+        if not self.exists():
+            return []
+        self.check_open(writes=delete)
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.expiry import dropped
+
+            return self.database().read(dropped)
+        from driftline.formats.iceberg import dropped as dropped_tables  # late: as all of a format
+
+        return dropped_tables.dropped(Path(self.folder), CATALOG, delete=delete, durable=self.durable)
 
     def database(self) -> CatalogDatabase:
         """The catalog of a DuckLake."""

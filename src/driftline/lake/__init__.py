@@ -18,7 +18,7 @@ from driftline.config import catalog_in, is_durable
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
-from driftline.formats.lakes import Catalog, Orphan
+from driftline.formats.lakes import Catalog, DroppedFolder, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate, relocate_table
 from driftline.ingest.batch import RecentBatches
 from driftline.lake.table import Table, TableSchema
@@ -299,6 +299,15 @@ class Lake(Shown):
         """
         orphans = self.format.clean(older_than * 3600, dry_run=dry_run)
         return [*orphans, *leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)]
+
+    def dropped(self, *, delete: bool = False) -> list[DroppedFolder]:
+        """The tables that were dropped from a lake in a folder, or a DuckLake, and whose files are still
+        there. Does not start Spark.
+
+        ``delete``: delete the files; those of a DuckLake, which older snapshots have, stay until
+        `Table.expire` ends these. A folder that a table uses again is left alone.
+        """
+        return [] if self.embedded is None else self.embedded.dropped(delete=delete)
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:

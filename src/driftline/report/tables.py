@@ -118,10 +118,10 @@ def expired(result: Expired) -> Iterator[RenderableType]:
         yield Text(f"  {counted(result.files, 'file')} deleted")
     since = "" if result.since is None else f", all since {result.since}"
     yield Hanging(Text(f"kept: {counted(result.remaining, 'snapshot')}{since}"), 2, 6)
-    for what in result.keeps:
-        yield Hanging(Text(clean(f"kept: {what}")), 2, 6)
-    for what in result.loses:
-        yield Hanging(Text(clean(f"lost: {what}"), "yellow"), 2, 6)
+    for reason in result.keeps:
+        yield Hanging(Text(clean(f"kept: {reason}")), 2, 6)
+    for loss in result.loses:
+        yield Hanging(Text(clean(f"lost: {loss}"), "yellow"), 2, 6)
     for place in result.not_reached:
         yield Hanging(Text(clean(f"not reached: {place}"), "dim"), 2, 6)
     if not result.is_done:

@@ -77,7 +77,7 @@ def expirable(metadata: Mapping[str, Any], now: int, limit: RetentionLimit | Non
     """
     snapshots, refs = metadata.get("snapshots", ()), metadata.get("refs", {})
     staying = {metadata.get("current-snapshot-id"), refs.get(DELETES_BRANCH, {}).get("snapshot-id")}
-    held: dict[str, int] = {}
+    by_ref: dict[str, int] = {}
     if limit is not None:
         branch = refs.get("main", {"type": "branch", "snapshot-id": metadata.get("current-snapshot-id")})
         staying |= _younger(snapshots, limit.since) | _kept(metadata, branch, now, limit)
@@ -86,12 +86,12 @@ def expirable(metadata: Mapping[str, Any], now: int, limit: RetentionLimit | Non
             for name, ref in refs.items()
             if name not in ("main", DELETES_BRANCH)
         }
-        held = {name: len(ids) for name, ids in of_refs.items() if ids}
+        by_ref = {name: len(ids) for name, ids in of_refs.items() if ids}
         staying = staying.union(*of_refs.values())
     gone = tuple(s["snapshot-id"] for s in snapshots if s["snapshot-id"] not in staying)
     newest = takewhile(lambda s: s["snapshot-id"] in staying, main(metadata))
     since = min((s["timestamp-ms"] for s in newest), default=None)
-    return Expirable(gone, len(snapshots) - len(gone), since, held)
+    return Expirable(gone, len(snapshots) - len(gone), since, by_ref)
 
 
 def _kept(metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int, limit: RetentionLimit) -> set[int]:

@@ -12,13 +12,14 @@ from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from driftline.core.columns.statistics import iso
 from driftline.core.history.retention import Expirable, RetentionLimit
 from driftline.core.schema.text import quoted
 from driftline.formats.ducklake.files import Storage, leaves, local
 from driftline.formats.ducklake.inlined import inlined_rows, inlined_tables
 from driftline.formats.ducklake.rows import ColumnBounds, both
 from driftline.formats.ducklake.snapshot import DELETES_SUFFIX, LIVE, TableRow, find, latest, load
-from driftline.formats.lakes import EndedSnapshots, Orphan
+from driftline.formats.lakes import DroppedFolder, EndedSnapshots, Orphan
 from driftline.formats.leftovers import bare, check_deleted, listed, sync_deletions
 from driftline.runtime.disk import Bounds, delete_file
 
@@ -59,11 +60,11 @@ class DuckLakeExpiry:
                 "ORDER BY snapshot_id DESC"
             )
         )
-        times = {int(id_): int(at) for id_, at in rows}
+        times = {int(id_): int(time) for id_, time in rows}
         gone = [
             id_
-            for id_, at in list(times.items())[1 if limit is None else max(1, limit.last) :]
-            if limit is None or at < limit.since
+            for id_, time in list(times.items())[1 if limit is None else max(1, limit.last) :]
+            if limit is None or time < limit.since
         ]
         remaining = [times[id_] for id_ in times.keys() - {*gone}]
         return Expirable(tuple(gone), len(remaining), min(remaining, default=None))
@@ -219,6 +220,35 @@ def _still(connection: Connection, ids: Sequence[int]) -> bool:
     """True if one of the files still waits for its deletion."""
     listed_ids = ", ".join(map(str, ids)) or "NULL"
     return bool(connection.rows(f"SELECT 1 FROM meta.{_SCHEDULED} WHERE data_file_id IN ({listed_ids})"))
+
+
+def dropped(connection: Connection) -> list[DroppedFolder]:
+    """The dropped tables that older snapshots still have, with their files."""
+    files = " UNION ALL ".join(
+        f"SELECT table_id, file_size_bytes AS size FROM meta.{place}" for place in _PLACES
+    )
+    rows = connection.rows(
+        "SELECT s.schema_name || '.' || t.table_name, s.path || t.path, epoch_ms(CAST(n.snapshot_time AS TIMESTAMPTZ)), "
+        "count(*), sum(f.size) FROM meta.ducklake_table t "
+        "JOIN meta.ducklake_schema s ON s.schema_id = t.schema_id "
+        f"JOIN ({files}) f ON f.table_id = t.table_id "
+        "LEFT JOIN meta.ducklake_snapshot n ON n.snapshot_id = t.end_snapshot "
+        # A table that was renamed has a row of each name.
+        "WHERE t.end_snapshot = (SELECT max(coalesce(o.end_snapshot, 9223372036854775807)) "
+        "FROM meta.ducklake_table o WHERE o.table_id = t.table_id) "
+        "AND (s.end_snapshot IS NULL OR s.end_snapshot >= t.end_snapshot) GROUP BY ALL ORDER BY 1"
+    )
+    return [
+        DroppedFolder(
+            name,
+            connection.data_path + path,
+            "" if time is None else iso(int(time)),
+            int(count),
+            int(size),
+            is_held=True,
+        )
+        for name, path, time, count, size in rows
+    ]
 
 
 def registered(connection: Connection) -> list[str]:

@@ -21,6 +21,7 @@ from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
 from driftline.formats.home import Relocation
 from driftline.formats.iceberg.commit import SyncedCommit, is_durable
+from driftline.formats.iceberg.dropped import record
 from driftline.formats.iceberg.expiry import IcebergExpiry
 from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, files_in, in_store
 from driftline.formats.iceberg.gateway import items, java_errors, short
@@ -157,7 +158,9 @@ class IcebergCatalog:
         files_of = {handle: _below(self.spark, java) for handle, java in tables.items()}
         if not dry_run:
             before()
-            for handle in tables:
+            for handle, java in tables.items():
+                if handle.lake is not None:
+                    record(handle.lake, handle.name, str(java.location()))
                 # Never a purge of the catalog's own: it deletes what the metadata name, wherever that lies.
                 self.spark.sql(f"DROP TABLE {self.sql_name(handle.name)}")
             if purge:
