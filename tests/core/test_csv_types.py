@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.schema.types import FLOAT, INT, Primitive, decimal
+from driftline.core.schema.types import DOUBLE, FLOAT, INT, Primitive, decimal
 from driftline.readers.csv.types import ALL, java_text, numbers_of, type_of, types_of
+from driftline.verify.values import Cell, ValueSettings, holds
 
 # The texts of one type, as Spark's casts decide; doubles as Java prints them since version 19.
 PRINTED = {
@@ -20,7 +21,8 @@ PRINTED = {
         "0.0", "-0.0", "1.0", "100.0", "1.5", "-1.5", "0.1", "0.001", "0.30000000000000004", "9999999.0", "123456.789012345",
         "1.0E-4", "5.0E-4", "1.0E7", "1.23456789E7", "1.0E10", "1.0E23", "4.9E-324", "2.0E-323", "1.7976931348623157E308",
         "2.2250738585072014E-308", "1.50", "-19.90", "0.00", "0.0001", "0.00012", "10000000.0", "12345678.90", "0.10000000000000001",
-        "1234567890123456.0", "0.1000000000000000000000",
+        "1234567890123456.0", "0.1000000000000000000000", "1E-4", "1e-05", "1.5e-5", "3.12E-04", "-1.2370466854e-05", "1.50e-07",
+        "9.99e-4", "5e-324", "5.0E-324", "1e+16", "-1.2345678e+22",
     ],
     "date": ["2024-02-29", "0001-01-01", "9999-12-31", "1582-10-10"],
     "timestamp": [
@@ -34,7 +36,8 @@ PRINTED = {
     "": [
         "t", "yes", "ture", "\u212a", "-0", "00.5", "01.50", "9007199254740993.0", "1" * 400 + ".0", "+1", "007", " 1", "1 ", "1_000", "0x10", "\u0661", "9223372036854775808",
         "01.5", "1.", "10.", ".5", "1,5", "1e5", "1E5", "1.0e10", "1.0E+7",
-        "1E-4", "1.0f", "5.0E-324", "0.1234567890123456789", "NaN", "nan", "Infinity", "-Infinity", "inf",
+        "1e-3", "4E-2", "12e-5", "0.5e-5", "0e-5", "1e-400", "1e400", "1e16", "1E+16", "1e+05", "1.23E+15", "1.2345678901234567890e-5",
+        "1.0f", "0.1234567890123456789", "NaN", "nan", "Infinity", "-Infinity", "inf",
         "2023-02-29", "2024-1-1", "0000-01-01", "10000-01-01", "2024-02-29 ", "-001-01-01",
         "2024-01-01  00:00:00Z", "2024-01-01 00:00:00 Z", "2024-01-01T00:00:00-00:00",
         "2024-01-01T00:00:00.1234567Z", "2024-01-01T00:00Z", "2024-01-01T24:00:00Z", "2024-01-01T00:00:60Z",
@@ -95,6 +98,17 @@ def test_a_double_is_one_as_java_prints_it(number: float) -> None:
     assert struct.pack("d", float(text)) == struct.pack("d", number)
     assert {type_.name for type_ in types_of(pa.array([text]))} == {"double"}
     assert "double" in {type_.name for type_ in types_of(pa.array([text, "1.5", "7"]))}
+
+
+@given(st.floats(1e-300, 9e-4), st.integers(0, 16), st.sampled_from(["e-0", "e-", "E-0", "E-"]))
+def test_a_small_number_is_a_double_however_its_exponent_is_spelled(
+    number: float, digits: int, power: str
+) -> None:
+    mantissa, _, size = f"{number:.{digits}e}".partition("e-")
+    text = f"{mantissa}{power}{int(size)}"
+
+    assert {type_.name for type_ in types_of(pa.array([text]))} == {"double"}
+    assert holds(DOUBLE, float(text), Cell(text), ValueSettings())
 
 
 @given(st.lists(st.floats(-1e8, 1e8).map(lambda number: repr(round(number, 3))), min_size=1))

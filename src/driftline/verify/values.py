@@ -131,6 +131,7 @@ class ValueSettings:
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_SMALL = re.compile(r"-?[1-9](?:\.[0-9]+)?[eE]-[0-9]+")
 _COMMA = str.maketrans(",.", "._")
 _INT_DIGITS = 4300  # Python converts no more
 
@@ -259,9 +260,17 @@ def typed(cell: Cell, settings: ValueSettings) -> Any:
 
 
 def _printed(x: float, text: str) -> bool:
-    """True if the text is ``x`` as Python, or Java, prints it with an exponent."""
+    """True if the text is ``x`` as Python, or Java, prints it with an exponent.
+
+    Below 0.001 it may be spelled as any program prints it.
+
+    >>> [_printed(float(text), text) for text in ("1.5e-5", "1.5E-05", "1e5", "1e+22", "1.0E10")]
+    [True, True, False, True, True]
+    """
     if not math.isfinite(x):
         return False
+    if abs(x) < 1e-3 and _SMALL.fullmatch(text):
+        return reads_back(x, Decimal(text))
     sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()
     first, fraction = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
     return text in (repr(x), f"{'-' * sign}{first}.{fraction}E{shortest.adjusted()}")

@@ -67,7 +67,8 @@ _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _PAIRS = 4  # names of columns that are told of
 _FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
-_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_WITH_EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?[eE](?P<power>[+-]?[0-9]+)")
 NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 CLOCK = r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _MOMENT = CLOCK + r"(?:Z|\+00:00)?$"  # of texts that are moments
@@ -257,7 +258,7 @@ def _likely(text: str) -> Types:
     if text[4:5] == "-" and text[:4].isdecimal():
         moment = TIMESTAMP if text.endswith(("Z", "+00:00")) else TIMESTAMP_NTZ
         return frozenset((DATE if len(text) == _DATE_LENGTH else moment,))
-    if _FRACTION.fullmatch(text):
+    if _FRACTION.fullmatch(text) or _WITH_EXPONENT.fullmatch(text):
         return _DOUBLE
     return _NUMBERS if text.removeprefix("-").isdecimal() else frozenset()
 
@@ -328,11 +329,17 @@ def _are_doubles(texts: pa.Array) -> bool:
 def _is_double(text: str) -> bool:
     if _WHOLE.fullmatch(text):
         return abs(int(text)) <= EXACT
-    fraction = _FRACTION.fullmatch(text)
-    if fraction is None:
+    if _FRACTION.fullmatch(text):
+        return base_of(text) == DOUBLE
+    exponent = _WITH_EXPONENT.fullmatch(text)
+    if exponent is None:
         return False
-    # Exponents count only as Java prints them: 1e5 in a list of codes is often no number.
-    return java_text(float(text)) == text if fraction["power"] else base_of(text) == DOUBLE
+    number = float(text)
+    # Programs print small numbers alike but for the spelling: 1.5e-05, 1.5e-5, 1.5E-5.
+    if exponent["power"][0] == "-" and abs(number) < _PLAIN[0]:
+        return base_of(text) == DOUBLE
+    # A large number counts as Java or Python prints it: 1e5 in a list of codes is often no number.
+    return text in (java_text(number), repr(number))
 
 
 def _are_dates(texts: pa.Array) -> bool:
