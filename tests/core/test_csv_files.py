@@ -175,6 +175,8 @@ FIRST = {
     "one word among numbers": (["39.1", "NA", "46"], ["double", "string"], [39.1, 46.0]),
     "half are numbers": (["1", "x"], ["long", "string"], [1]),
     "fewer than half are": (["1", "x", "y"], ["string"], []),
+    "one number among words for null": (["NA", "1", "-", "n/a", "NULL"], ["long", "string"], [1]),
+    "one number among words of which one is no null": (["NA", "1", "-", "n/a", "x"], ["string"], []),
     "few cells with a digit": (["3", "x4"], ["string"], []),
     "one cell of twenty with a digit": ([*["7"] * 19, "12 EUR"], ["long", "string"], [7] * 19),
     "one cell of nineteen with a digit": ([*["7"] * 18, "12 EUR"], ["string"], []),
@@ -278,6 +280,9 @@ def test_report_names_words_and_other_spellings_with_their_lines(tmp_path: Path)
     assert notes("1", "-", "NA", "2", nulls="NA") == [
         "null: 1 cell NA (--null)",
         "--null 'NA,-' would make a long: - stands in 1 of 3 cells (FILE:3)",
+    ]
+    assert notes("NA", "7", "NA", "NA") == [
+        "--null 'NA' would make a long: NA stands in 3 of 4 cells (FILE:2)"
     ]
     assert notes("1", "2", "TOTAL") == ["a: 1 cell is text: TOTAL (FILE:4)"]
     why = "it is text for 007 (FILE:3), which then stays text beside the numbers"

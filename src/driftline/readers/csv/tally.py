@@ -123,11 +123,15 @@ class ColumnTally:
         return self.is_of_words(WORDS) or self.written[most] >= _MOST * self.count
 
     def is_of_words(self, limit: int) -> bool:
-        """True if at least half of the texts are of one type, and the others are few words."""
+        """True if texts of one type stand beside few words.
+
+        They are at least half of all, unless all words mean null.
+        """
         values = self.written[self.most] if self.most else 0
         others = sum(word.cells for word in self.words.values())
         is_all = not self.many and values + others == self.count
-        return is_all and len(self.words) <= limit and values >= _HALF * self.count
+        is_enough = values >= _HALF * self.count or (values > 0 and all(map(_is_null, self.words)))
+        return is_all and len(self.words) <= limit and is_enough
 
     def merge(self, later: ColumnTally) -> ColumnTally:
         """Join the tally with that of texts behind these."""
@@ -312,6 +316,11 @@ def cell_types(type_: Primitive, tally: ColumnTally, table_types: Types, dates: 
     return (tally.most, STRING) if is_first and tally.most and not is_off else ()
 
 
+def _is_null(word: str) -> bool:
+    """True for a word that people write for null."""
+    return word.lower() in _NULLS
+
+
 def _rank(type_: Primitive) -> tuple[int, tuple[object, ...]]:
     return _IN_ORDER.index(type_.name), type_.args
 
@@ -323,7 +332,7 @@ def word_hints(columns: Mapping[str, ColumnTally], dialect: Dialect) -> Iterator
     for name, tally in columns.items():
         if tally.spelling is not None or not tally.is_of_words(_NULL_WORDS) or not tally.words:
             continue
-        nulls = [word for word in tally.words if word.lower() in _NULLS]
+        nulls = [word for word in tally.words if _is_null(word)]
         for word in nulls:
             count, first = tally.words[word]
             places.setdefault(word, f"{word} stands in {count} of {counted(tally.count, 'cell')} ({first})")
