@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -155,6 +155,9 @@ bench-sources: $(INSTALLED) ## packed files in a bucket, pandas and Polars, next
 
 bench-typed: $(INSTALLED) ## Parquet and CSV, next to Spark's own read and append (ARGS="--only parquet")
 	@$(PY) bench/typed.py $(ARGS)
+
+bench-csv: $(INSTALLED) ## types of the CSV files below a folder, next to those that DuckDB finds (FOLDER=... ARGS=--list for each difference)
+	@$(PY) bench/csv_types.py $(FOLDER) $(ARGS)
 
 bench-maps: $(INSTALLED) ## objects under random keys, next to the same under fixed ones (ARGS="--records 100000")
 	@$(PY) bench/maps.py $(ARGS)
