@@ -245,8 +245,8 @@ TAKEN: list[tuple[str, list[Any], list[Any], set[str]]] = [
     ("uuid", ["x", UUID_TEXT], [None, uuid.UUID(UUID_TEXT).bytes], {"string"}),
     ("uuid", [UUID_TEXT.replace("1", "A")], [None], {"string"}),
     ("json", [{"a": [1, None]}, [], "x", 1.50, True, None], ['{"a":[1,null]}', "[]", '"x"', "1.5", "true", None], set()),
-    ("int128", [1], [None], {"long", "string"}),
-    ("timestamp_ns", [SECOND], [None], {"timestamp_ntz", "string"}),
+    ("int128", [1], [None], {"long"}),
+    ("timestamp_ns", [SECOND], [None], {"timestamp_ntz"}),
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from driftline.core.schema.types import (
     BOUNDS,
     DOUBLE,
+    DUCKDB_ALONE,
     FLOAT,
     FRACTIONS,
     JSON,
@@ -59,7 +60,7 @@ IN_PLACE: tuple[tuple[str, str], ...] = (("int", "long"), ("float", "double"), (
 NUMBERS = ("int", "long", "float", "double", "decimal")
 # Of these, those in which a number of JSON may not be exact.
 NARROW = ("int", "float", "decimal")
-OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown", "json")
+OUT_OF_JOINS = {"binary", "fixed", "variant", "unknown", "json"} | DUCKDB_ALONE
 
 
 def fits(t: Primitive, u: Primitive) -> bool:
@@ -171,7 +172,7 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
 
 
 def _joinable(types: Iterable[Primitive]) -> set[Primitive]:
-    # A column of a type that no file has takes no value, so it has none in common with others.
+    # A column that takes no value has none in common with others.
     members = (t for t in types if t.name not in OUT_OF_JOINS and UNWRITABLE not in t.name)
     return {WIDER.get(t.name, t) for t in members}
 

@@ -47,20 +47,22 @@ BINARY = Primitive("binary")
 VARIANT = Primitive("variant")
 UNKNOWN = Primitive("unknown")
 
-# Types of other makers' DuckLake tables for which Spark and Arrow have none.
-READ_AS_TEXT = (
-    "json",
-    "int128",
-    "uint128",
-    "duckdb_time",
-    "time_ns",
-    "timetz",
-    "interval",
-    "duckdb_variant",
-    "duckdb_timestamp_ns",
-    "duckdb_geometry",
-    "duckdb_unknown",
-)
+# Types of other makers' DuckLake tables for which Spark and Arrow have none, with DuckDB's names. Those in
+# `DUCKDB_ALONE` take no value of a batch.
+READ_AS_TEXT = {
+    "json": "JSON",
+    "int128": "HUGEINT",
+    "uint128": "UHUGEINT",
+    "duckdb_time": "TIME",
+    "time_ns": "TIME_NS",
+    "timetz": "TIMETZ",
+    "interval": "INTERVAL",
+    "duckdb_variant": "VARIANT",
+    "duckdb_timestamp_ns": "TIMESTAMP_NS",
+    "duckdb_geometry": "GEOMETRY",
+    "duckdb_unknown": "UNKNOWN",
+}
+DUCKDB_ALONE = frozenset(READ_AS_TEXT) - {"json"}
 
 
 def decimal(precision: int, scale: int) -> Primitive:

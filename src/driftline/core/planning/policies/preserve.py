@@ -26,9 +26,11 @@ from driftline.core.schema.types import (
     BIG_INTEGER,
     DATE,
     DOUBLE,
+    DUCKDB_ALONE,
     FRACTIONS,
     JSON,
     LONG,
+    READ_AS_TEXT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -219,7 +221,19 @@ def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
 
 def unfit(facet: Facet, columns: Sequence[Facet]) -> str:
     """The reason a facet needs a column of its own."""
-    return f"{facet.spelled()} does not fit the field's columns: {', '.join(c.spelled() for c in columns)}"
+    return f"{facet.spelled()} does not fit the field's columns: {', '.join(map(_column_text, columns))}"
+
+
+def _column_text(column: Facet) -> str:
+    """A column's type as people read it; with the reason if no value of a batch goes there.
+
+    >>> _column_text(Facet(1, Primitive("int128")))
+    'list<HUGEINT>, which only DuckDB writes and reads'
+    """
+    if isinstance(column.base, Primitive) and column.base.name in DUCKDB_ALONE:
+        theirs = Facet(column.dim, Primitive(READ_AS_TEXT[column.base.name]))
+        return f"{theirs.spelled()}, which only DuckDB writes and reads"
+    return column.spelled()
 
 
 def common_denominator(facets: Iterable[Facet]) -> Facet | None:
