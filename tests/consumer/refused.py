@@ -17,6 +17,11 @@ def not_settings(orders: Table) -> None:
     """Passes settings that are not there, or of the wrong type."""
     orders.ingest({"id": 1}, polcy="strict")  # type: ignore[call-arg]
     orders.ingest({"id": 1}, policy=3)  # type: ignore[arg-type]
+    orders.ingest({"id": 1}, policy="strcit")  # type: ignore[arg-type]
+    orders.ingest({"id": 1}, maps={"tags": "no"}, dates="never")  # type: ignore[dict-item, arg-type]
+    orders.ingest("in.txt", format="jsonl")  # type: ignore[arg-type]
+    orders.capture("kafka://broker/orders", name="orders", value_format="jsn")  # type: ignore[arg-type]
+    orders.capture("in", name="orders", changed_files="never", resume_from="start")  # type: ignore[arg-type]
     orders.capture("in", name="orders", max_columns="many")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,8 @@ from pyspark import SparkContext
 from driftline.config import hide_secrets
 from driftline.errors import DataError, SetupError
 from driftline.ingest import attempts
-from driftline.runtime.failure import BRING, WHOLE, explained, front, is_cut_off, java_ended, of_text
+from driftline.runtime.failure import BRING, WHOLE, explained, is_cut_off, java_ended, of_text
+from driftline.runtime.front import front
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "

@@ -13,7 +13,7 @@ from driftline.config import hide_secrets
 from driftline.core.settings.declarations import SETTINGS
 from driftline.core.settings.surfaces import in_flags, in_python, in_toml
 from driftline.errors import DataError, UsageError
-from driftline.runtime.failure import front
+from driftline.runtime.front import front
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Commands, and flags of such, that have nothing in Python.

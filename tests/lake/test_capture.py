@@ -179,7 +179,7 @@ def test_changed_file_is_passed_over_or_comes_again_by_its_key(table: Table, sou
     (batch,) = captured(table, source, changed_files="again")
     assert ids(table) == [1, 2, 3]
     assert any("a.json changed since it was ingested: all of it" in hint for hint in batch.result.hints)
-    with pytest.raises(UsageError, match="changed_files is 'never'"):
+    with pytest.raises(UsageError, match="changed_files = 'never' is not possible"):
         captured(table, source, changed_files="never")
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
@@ -151,6 +151,7 @@ _UNKNOWN = re.compile(r"UnknownTopicOrPartition|does not host this topic|topic.{
 _REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeException|AuthorizationException")
 _SETTINGS = re.compile(r"kafka\.common\.(?:config\.ConfigException|errors\.InvalidConfigurationException)")
 JSON_SCHEMA = "json-schema"
+ValueFormat: TypeAlias = Literal["json", "avro", "protobuf", "json-schema"]
 _TEXTS = ("json", JSON_SCHEMA)
 _AROUND = re.compile(
     r"^.*terminated with exception: |^(?:[\w$]+\.)+[\w$]+: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+"
@@ -166,7 +167,7 @@ class TopicReading:
     metadata: bool = False
     max_records: int | None = None
     skip_lost: bool = False
-    value_format: str = "json"
+    value_format: ValueFormat = "json"
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], Source]:

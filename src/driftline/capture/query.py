@@ -29,7 +29,8 @@ from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.batch import Listener, RecentBatches
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.stored import KeyCache
-from driftline.runtime.failure import explained, front, java_process, text_of
+from driftline.runtime.failure import explained, java_process, text_of
+from driftline.runtime.front import front
 from driftline.sources.scan import Source
 
 if TYPE_CHECKING:
@@ -176,11 +177,11 @@ class CaptureQuery(StreamingQuery):
         self._keeper = threading.Thread(target=self._keep, args=(stack, pause), daemon=True)
         self._keeper.start()
 
-    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  Spark's name
         """Wait for the end; True if it came within ``timeout`` seconds. Raises the stream's error."""
         cause: StreamingQueryException | None = None
         try:
-            if super().awaitTermination(timeout) is False:
+            if super().awaitTermination(timeout) is False:  # type: ignore[arg-type]
                 return False
         except StreamingQueryException as error:
             cause = error

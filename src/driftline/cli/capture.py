@@ -6,7 +6,6 @@ import queue
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -171,13 +170,6 @@ class Running:
         return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{lag_text}{ends}")
 
 
-class ValueFormat(StrEnum):
-    json = "json"
-    avro = "avro"
-    protobuf = "protobuf"
-    json_schema = "json-schema"
-
-
 Stream = Annotated[
     str,
     typer.Argument(
@@ -251,8 +243,8 @@ def capture(
     checkpoint: CheckpointFolder = None,
     kafka_set: KafkaSettings = None,
     value_format: Annotated[
-        ValueFormat, typer.Option(help="The format of Kafka's values.")
-    ] = ValueFormat.json,
+        Literal["json", "avro", "protobuf", "json-schema"], typer.Option(help="The format of Kafka's values.")
+    ] = "json",
     registry: Annotated[
         str | None,
         typer.Option(metavar="URL", help="The URL of the schema registry.", show_default=False),
@@ -343,7 +335,7 @@ def capture(
         changed_files=changed_files,
         kafka=clients.kafka,
         start=from_,
-        value_format=str(value_format),
+        value_format=value_format,
         registry=clients.registry,
         kafka_metadata=kafka_metadata,
         max_records=max_records,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -31,6 +31,7 @@ from driftline.cli.scope import Invocation, little
 from driftline.core.schema.types import name_text
 from driftline.core.settings.surfaces import Words
 from driftline.errors import DataError
+from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
@@ -161,7 +162,7 @@ def _results(
         with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
             result = lake.table(into).ingest(
                 batch,
-                format=kind,
+                format=cast("FileFormat", kind),
                 strings=strings,
                 settings=settings,
                 dry_run=dry_run,

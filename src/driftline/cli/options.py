@@ -19,6 +19,7 @@ from driftline.core.schema.naming import must_take_records, table_parts
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, Flag, SettingArguments
 from driftline.core.settings.properties import as_properties
 from driftline.errors import UsageError
+from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Invocation
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 
 
 NameT = TypeVar("NameT", str, str | None)
-
-
-class Format(StrEnum):
-    json = "json"
-    csv = "csv"
-    parquet = "parquet"
-    avro = "avro"
-    orc = "orc"
-    excel = "excel"
 
 
 class LogFormat(StrEnum):
@@ -110,7 +102,7 @@ PerFile = Annotated[
     bool, typer.Option("--batch-per-file", help="Ingest each file as its own batch, in name order.")
 ]
 FormatOption = Annotated[
-    Format | None,
+    FileFormat | None,
     typer.Option(help="The files' format; needed if their extensions do not show it.", show_default=False),
 ]
 Sets = Annotated[

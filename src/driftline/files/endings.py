@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 ENDINGS = {
     ".gz": "gzip",
@@ -15,6 +16,7 @@ ENDINGS = {
     ".snappy": "snappy",
     ".sz": "snappy",
 }
+FileFormat: TypeAlias = Literal["json", "csv", "parquet", "avro", "orc", "excel"]
 FORMATS = {
     ".json": "json",
     ".jsonl": "json",

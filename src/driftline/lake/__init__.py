@@ -24,7 +24,8 @@ from driftline.ingest.batch import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.operations.view import altered
-from driftline.runtime.failure import front, java_process, query_errors
+from driftline.runtime.failure import java_process, query_errors
+from driftline.runtime.front import front
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import (
     check_workers,

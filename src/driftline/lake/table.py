@@ -15,7 +15,7 @@ from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, captur
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.checkpoint import captures_of
 from driftline.capture.folder import MAX_FILES
-from driftline.capture.kafka import TopicReading
+from driftline.capture.kafka import TopicReading, ValueFormat
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.capture.resuming import ResumeFrom
 from driftline.capture.seeking import Seek
@@ -26,6 +26,7 @@ from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.types import Schema
 from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import SetupError, no_table
+from driftline.files.endings import FileFormat
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable
 from driftline.ingest import attempts
@@ -48,7 +49,7 @@ from driftline.operations.view import View, view, view_note
 from driftline.report import tables
 from driftline.report.listeners import Notice, is_measured, listeners
 from driftline.report.metrics import Telemetry
-from driftline.runtime.failure import front
+from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.frames import core_struct
 from driftline.sources.inputs import Data, given_paths, is_table
@@ -109,10 +110,10 @@ class Table(Shown):
         self,
         data: Data,
         *,
-        format: str | None = None,  # noqa: A002  the word that Spark's users know
+        format: FileFormat | None = None,  # noqa: A002  the word that Spark's users know
         json_column: str | None = None,
         strings: bool = False,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         dry_run: bool = False,
         again: bool = False,
         keep: bool = True,
@@ -192,7 +193,7 @@ class Table(Shown):
         name: str,
         checkpoint: str | os.PathLike[str] | None = None,
         every: float | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FileFormat | None = None,  # noqa: A002
         json_column: str | None = None,
         strings: bool = False,
         max_files: int = 1000,
@@ -201,13 +202,13 @@ class Table(Shown):
         changed_files: ChangedFiles = "fail",
         kafka: Mapping[str, str] | None = None,
         start: str | datetime = "earliest",
-        value_format: str = "json",
+        value_format: ValueFormat = "json",
         registry: str | Mapping[str, str] | None = None,
         kafka_metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
         resume_from: ResumeFrom | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
         on_change: str | None = None,
@@ -268,7 +269,7 @@ class Table(Shown):
         name: str,
         to: str | datetime,
         checkpoint: str | os.PathLike[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FileFormat | None = None,  # noqa: A002
         kafka: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> Seek:
@@ -450,7 +451,7 @@ class Table(Shown):
     def replay(
         self,
         *,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Replay:
         """Ingest the waiting records of the quarantine again, each once, under the table's present schema and
@@ -551,7 +552,7 @@ class Table(Shown):
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
+    def verify(self, data: Data, format: FileFormat | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
         """Check independently, value by value, that every record is in the table or its quarantine.
 
         ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
@@ -561,7 +562,7 @@ class Table(Shown):
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 
-def _settings(settings: Mapping[str, str] | None, arguments: SettingArguments) -> dict[str, Any]:
+def _settings(settings: Mapping[str, Any] | None, arguments: SettingArguments) -> dict[str, Any]:
     """Settings of a table given as a mapping, and those given as arguments, which count before them.
 
     One that is None is not given.

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property, wraps
-from inspect import getattr_static, isfunction
 from subprocess import Popen, TimeoutExpired
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
-from driftline.config import hide_secrets
-from driftline.core.settings.surfaces import in_python
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.runtime.stores import all_configured
 
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
@@ -40,9 +35,6 @@ _SHARE = (
 )
 _STOPPED = "Spark was stopped in this process"
 _OF_STOPPED = "stopped SparkContext"
-_WITH_SECRETS = ("properties", "ducklake", "kafka", "registry")  # arguments
-
-T = TypeVar("T")
 
 # Java's errors by which a catalog says nothing, or is not reached; a refusal has a class of its own.
 _AWAY = (
@@ -145,64 +137,7 @@ def java_process() -> Popen[Any] | None:
     return getattr(spark and spark.SparkContext._gateway, "proc", None)
 
 
-def front(cls: type[T]) -> type[T]:
-    """Have the public methods and properties of a class raise errors as its users should see them.
-
-    Python's users see an error with all that is behind it: no secret may stand there, and hints
-    name arguments, not flags. Once Java has died, each library that meets it fails in its own way: that
-    becomes one sentence. An object says by ``_java`` which process its Spark runs in, by ``_configured`` the
-    settings that may hold secrets.
-    """
-    for name in dir(cls):
-        member = getattr_static(cls, name)
-        if name.startswith("_"):
-            continue
-        if isfunction(member):
-            setattr(cls, name, _guarded(member))
-        elif isinstance(member, classmethod):
-            setattr(cls, name, classmethod(_guarded(member.__func__)))
-        elif isinstance(member, property) and member.fget is not None:
-            # A base's examples are no doctests of this class: pytest would run them.
-            doc = None if name in vars(cls) else (member.__doc__ or "").partition("\n\n")[0]
-            setattr(cls, name, property(_guarded(member.fget), doc=doc))
-        elif isinstance(member, cached_property):
-            member.func = _guarded(member.func)
-    return cls
-
-
-def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the method."""
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as error:
-            ended = _spark_ended(error, getattr(self, "_java", None)) or _of_duckdb(error)
-            given = [kwargs[key] for key in _WITH_SECRETS if kwargs.get(key)]
-            settings = [{"": value} if isinstance(value, str) else value for value in given]
-            # In this one place, where errors leave the Python interface: at each `raise … from` it would be
-            # forgotten once.
-            raised = ended or error
-            hide_secrets(raised, *settings, *getattr(self, "_configured", ()), *all_configured())
-            if isinstance(raised, DriftlineError):
-                raised.spell(in_python)
-            if ended is None:
-                raise
-        raise ended  # here, so that nothing but its cause is behind it
-
-    return call
-
-
-def _of_duckdb(error: Exception) -> DataError | None:
-    """The error to report for one of DuckDB's that nobody has met: its first line says what is wrong."""
-    if type(error).__module__ not in ("duckdb", "_duckdb"):
-        return None
-    met = DataError(f"DuckDB says: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    met.__cause__ = error
-    return met
-
-
-def _spark_ended(error: Exception, java: Popen[Any] | None) -> SetupError | None:
+def spark_ended(error: Exception, java: Popen[Any] | None) -> SetupError | None:
     """The error to report if Java has ended, or Spark was stopped, which caused ``error``."""
     stopped = _is_stopped(error)
     if isinstance(error, DriftlineError) and not (stopped or is_cut_off(error)):

@@ -14,7 +14,8 @@ from uuid import UUID
 
 import msgspec
 
-from driftline.errors import UsageError
+from driftline.core.schema.text import with_article
+from driftline.errors import DataError, DriftlineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,7 +107,10 @@ def as_record(item: Any) -> Mapping[Any, Any] | None:
         return fields
     for method, options in _METHODS:
         if callable(read := getattr(item, method, None)):
-            record: Mapping[Any, Any] = read(**options)
+            try:
+                record: Mapping[Any, Any] = read(**options)
+            except Exception as error:
+                raise _of_caller(f"{type(item).__name__}.{method}", error) from error
             return record
     return None
 
@@ -123,13 +127,23 @@ def as_records(items: Iterable[Any]) -> Iterator[Mapping[Any, Any]]:
         yield record
 
 
-def with_article(noun: str) -> str:
-    """Put a or an in front of a class's name.
+def _items(data: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a caller's iterable has. Raises DataError where code of the caller's raises an error."""
+    number = 0
+    try:
+        for item in data:
+            yield item
+            number += 1
+    except DriftlineError:
+        raise
+    except Exception as error:
+        raise _of_caller(
+            getattr(data, "__qualname__", type(data).__name__), error, f"item {number}: "
+        ) from error
 
-    >>> with_article("Order"), with_article("dict"), with_article("NoneType")
-    ('an Order', 'a dict', 'a NoneType')
-    """
-    return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"
+
+def _of_caller(function: str, error: Exception, place: str = "") -> DataError:
+    return DataError(f"{place}{function} raised {type(error).__name__}: {error}", "nothing was written")
 
 
 def paths_or_rows(data: Any) -> tuple[list[str], Any]:
@@ -157,7 +171,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
             f"cannot ingest {with_article(type(data).__name__)}",
             hint="pass paths, a DataFrame, an Arrow table, a dict, or a list or iterator of dicts",
         )
-    items = iter(data)
+    items = _items(data)
     # An iterator yields its items once, so the first one is put back in front of the others.
     first = list(islice(items, 1))
     if first and isinstance(first[0], (str, os.PathLike)):

@@ -10,13 +10,13 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
 
 from driftline.errors import DataError
+from driftline.runtime.failure import WHOLE
 from driftline.runtime.spark_version import Shifts, julian_shifts
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.moments import FarMoment, date_at, timestamp_at
@@ -114,9 +115,19 @@ Plain = Callable[[Any], Any]
 def read_columns(path: str, fmt: str) -> Iterator[Read]:
     """The records of a Parquet or an Avro file."""
     place = SourcePlace(path)
-    with opened(path) as file:
+    with _typed(path) as file:
         for record in _parquet(file) if fmt == "parquet" else _avro(file):
             yield Read(place, record)
+
+
+@contextmanager
+def _typed(path: str) -> Iterator[IO[bytes]]:
+    """A typed file, opened. Raises DataError with its path where a library cannot read it."""
+    with opened(path) as file:
+        try:
+            yield file
+        except (pa.ArrowException, ValueError, EOFError) as error:
+            raise DataError(f"{path}: cannot be read: {error}", WHOLE) from error
 
 
 def readable(path: str, fmt: str) -> bool:
@@ -130,7 +141,7 @@ def readable(path: str, fmt: str) -> bool:
     from fastavro import reader
     from fastavro.schema import SchemaParseException
 
-    with opened(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
+    with _typed(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
         return reader(file).metadata.get("avro.codec", "null") in ("null", "deflate", "bzip2", "xz")
     return False
 
@@ -145,7 +156,7 @@ def earlier_names(path: str, keys: set[str]) -> dict[str, str]:
     from fastavro.schema import SchemaParseException
 
     schema: Any = None
-    with opened(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
+    with _typed(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
         schema = json.loads(reader(file).metadata["avro.schema"])
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
     own = {f["name"] for f in fields}
@@ -159,7 +170,7 @@ def earlier_names(path: str, keys: set[str]) -> dict[str, str]:
 
 def floats_in(path: str, fmt: str) -> int:
     """2 where a file has a float anywhere in its schema, 1 where a double, else 0."""
-    with opened(path) as file:
+    with _typed(path) as file:
         if fmt == "parquet":
             text = str(ParquetFile(file).schema_arrow).lower()
             return 2 if "float" in text else int("double" in text)

@@ -474,6 +474,15 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _BYTES[match[2] or ""]
 
 
+def with_article(noun: str) -> str:
+    """Put a or an in front of a class's name.
+
+    >>> with_article("Order"), with_article("dict"), with_article("NoneType")
+    ('an Order', 'a dict', 'a NoneType')
+    """
+    return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"
+
+
 def counted(count: int, singular: str, plural: str = "") -> str:
     """A count with its noun.
 
