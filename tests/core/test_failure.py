@@ -158,7 +158,7 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         ("\n  An exception was thrown from the Python worker. Please see the stack trace below.\nTraceback (most recent call last):"
         '\n  File "/w/job.py", line 56, in boom\n    def boom(x): raise ValueError("boom here: %s"%x)\n'
         "                 ^^^^^^^^^^^^^^^^^\nValueError: boom here: 1\n\n"),
-        "a Python function failed: ValueError: boom here: 1",
+        "the Python function boom (/w/job.py:56) raised ValueError: boom here: 1",
         None,
     ),
     "our own words, from a task": (
@@ -178,7 +178,7 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
     "a Python function that asks elsewhere": (
         ('Traceback (most recent call last):\n  File "/w/job.py", line 5, in ask\n    connect()\n'
         "ConnectionRefusedError: [Errno 111] Connection refused\n"),
-        "a Python function failed: ConnectionRefusedError: [Errno 111] Connection refused",
+        "the Python function ask (/w/job.py:5) raised ConnectionRefusedError: [Errno 111] Connection refused",
         None,
     ),
     "raise_error": ("[USER_RAISED_EXCEPTION] my own text SQLSTATE: P0001", "my own text", None),

@@ -245,7 +245,11 @@ def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSessio
         third = len(data) // 3
         file.write_bytes(data[:third] + b"Z" * 2000 + data[third + 2000 :])
         where = f"{file}: row group 0: id" if fmt == "parquet" else str(file)
-        hint = "write the file again" if fmt == "parquet" else "check that the file is complete"
+        hint = (
+            "write the file again"
+            if fmt == "parquet"
+            else "check that the file is in this format, and complete"
+        )
         failed(table, DataError, f"{where}: cannot be read", file, hint=hint)
 
 
@@ -287,7 +291,7 @@ def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession
         os._exit(9)
 
     frame = spark.range(1)
-    raised = "a Python function failed: ValueError: no 0"
+    raised = r"the Python function boom \(.+:[0-9]+\) raised ValueError: no 0"
     for expression, words in (
         (F.udf(boom, "string")("id"), raised),
         (F.udf(die, "string")("id"), "a Python process of Spark's stopped"),

@@ -104,7 +104,7 @@ def test_a_file_that_is_no_such_file_is_told(table: Table, tmp_path: Path, fmt: 
     file.write_bytes(content)
     with pytest.raises(UsageError, match=f"{file}: cannot be read as {fmt}: ") as told:
         table.ingest(file)
-    assert told.value.hint == "check that the file is complete"
+    assert told.value.hint == "check that the file is in this format, and complete"
 
 
 def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
-WHOLE = "check that the file is complete"
+WHOLE = "check that the file is in this format, and complete"
 _ROOM = (
     "free some disk space, for temporary files (TMPDIR) too, and run the batch again; nothing was committed"
 )
@@ -101,7 +101,8 @@ _NESTED = re.compile(r"^(?:Caused by: |: )([\w.$]+)(?:: ([^\n]*))?$", re.MULTILI
 _BARE = re.compile(r"-?\d+|(?:\w+[./])+[A-Z]\w*")
 _EMPTY = {"EOFException": "it ends too early"}
 # The first line that is not indented says what was raised; of several tracebacks, the last is what came out.
-_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+([^\s][^\n]*)")
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t][^\n]*\n)+)([^\s][^\n]*)")
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 _OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 
 
@@ -191,7 +192,10 @@ def of_text(text: str) -> tuple[str, str | None]:
             cause = _innermost(text).removeprefix(matched).strip(" :")
             return words.format(_path(matched), cause=cause).removesuffix(": "), hint
     if raised := _RAISED.findall(text):
-        return f"a Python function failed: {raised[-1]}", None
+        *_, (lines, last) = raised
+        frames = [frame for frame in _FRAME.findall(lines) if "/pyspark/" not in frame[0]]
+        function = "the Python function {2} ({0}:{1})".format(*frames[-1]) if frames else "a Python function"
+        return f"{function} raised {last}", None
     return _innermost(text) or "Spark gives no reason", None
 
 
