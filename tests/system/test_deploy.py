@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from servers.lakehouse import Lakehouse
@@ -136,6 +138,55 @@ def test_a_jdbc_catalog_beside_the_store(lakehouse: Lakehouse, shell: Shell, tmp
     assert len([*orders.glob("data/*.parquet")]) == 2
     assert lakehouse.s3.secret_key.encode() not in (tmp_path / "catalog.db").read_bytes()
     no_secrets(lakehouse, *printed)
+
+
+@pytest.mark.parametrize("catalog", ["rest", "jdbc"])
+def test_rows_that_are_erased_are_in_no_object(
+    lakehouse: Lakehouse, shell: Shell, tmp_path: Path, catalog: str
+) -> None:
+    """In a REST catalog and another one, with files in S3; and objects of expired snapshots are gone."""
+    jdbc = JDBC.format(folder=tmp_path, endpoint=lakehouse.s3.endpoint)
+    (tmp_path / "driftline.toml").write_text(lakehouse.settings if catalog == "rest" else jdbc)
+    lake = lakehouse.warehouse if catalog == "rest" else "s3://lake/jdbc"
+
+    def run(command: str) -> Any:
+        return json.loads(shell.run(Step(f"driftline {command} --lake {lake} --json", ""), tmp_path))
+
+    def ingest(number: int, text: str) -> None:
+        (tmp_path / f"{number}.jsonl").write_text(text)
+        run(f"ingest {number}.jsonl --into shop.people")
+
+    def holding(text: str) -> list[Path]:
+        place = lakehouse.s3.folder / "buckets" / lake.removeprefix("s3://") / "shop"
+        files = [path for path in place.glob("people*/**/*") if path.is_file()]
+        assert files
+        return [path for path in files if text in content(path)]
+
+    ingest(1, '{"id": 1, "name": "ann-1"}\n{"id": 2, "name": "bob-2"}\nann-1 {\n')
+    ingest(2, '{"id": 3, "name": "ann-1"}\n{"id": 4, "name": "eve-4"}\n')
+    assert len(holding("ann-1")) > 2
+
+    erased = run("""erase shop.people --where "name = 'ann-1'" --yes""")
+
+    assert (erased["rows"], erased["quarantined"], erased["proved"]) == (2, 1, True), erased
+    assert erased["files"] > 0
+    assert holding("ann-1") == []
+    ingest(3, '{"id": 5, "name": "joe-5"}\n')
+    assert run("""erase shop.people --where "name = 'eve-4'" --yes""")["proved"]
+    ingest(6, '{"id": 6, "name": "sue-6"}\n')
+    expired = run("expire shop.people --older-than 1ms --yes")
+    assert (expired["snapshots"] > 0, expired["files"] > 0, expired["remaining"]) == (True, True, 1)
+    assert holding("eve-4") == []
+    assert holding("sue-6")
+    assert run("query 'select count(*) as n from shop.people'") == {"n": 3}
+
+
+def content(path: Path) -> str:
+    """The values of a Parquet file with those of its footer; the bytes of another one."""
+    if path.suffix != ".parquet":
+        return path.read_bytes().decode("latin-1")
+    file = pq.ParquetFile(path)
+    return f"{file.read().to_pylist()}{file.metadata.to_dict()}"
 
 
 def no_secrets(lakehouse: Lakehouse, *texts: str) -> None:

@@ -21,7 +21,7 @@ from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
 from driftline.runtime.spark_conf import activate, runs_here
 from driftline.runtime.spark_version import java_type, quiet_errors, release_of
-from driftline.runtime.stores import configured
+from driftline.runtime.stores import configured, is_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -281,10 +281,15 @@ def embedded_catalog(lake: Path) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def embedded_lake(spark: SparkSession, catalog: str) -> Path | None:
-    """The folder of the lake whose embedded catalog a session has by this name; None for another catalog."""
-    uri = spark.conf.get(f"spark.sql.catalog.{catalog}.uri", None) or ""
+    """The folder of the lake whose embedded catalog a session has by this name; None for another catalog.
+
+    A catalog of the same name whose tables lie in a store is one of a person's own.
+    """
+    uri, place = (
+        spark.conf.get(f"spark.sql.catalog.{catalog}.{name}", None) or "" for name in ("uri", "warehouse")
+    )
     folder = Path(uri.removeprefix(_SQLITE)).parent
-    return folder if uri == f"{_SQLITE}{folder}/catalog.db" else None
+    return folder if uri == f"{_SQLITE}{folder}/catalog.db" and not is_stored(place) else None
 
 
 def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = "") -> dict[str, str]:
