@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.schema.types import DOUBLE, FLOAT, INT, Primitive, decimal
+from driftline.core.schema.types import DOUBLE, FLOAT, INT, Primitive, SourceLocation, decimal
+from driftline.core.settings.csv import Signs
+from driftline.readers.csv.tally import WORDS, ColumnTally, tallied
 from driftline.readers.csv.types import ALL, java_text, numbers_of, type_of, types_of
 from driftline.verify.values import Cell, ValueSettings, holds
 
@@ -139,3 +141,34 @@ def test_declared_number_types_hold_numbers_as_json_writes_them(
 ) -> None:
     among = frozenset({INT, FLOAT, decimal(10, 2), decimal(10, 0)})
     assert numbers_of(pa.array(texts, pa.string()), among) == held
+
+
+_ODD = st.sampled_from(
+    ["", "NA", "nä", "true", "T", "False", "007", "7", "-7", "-0", "1.50", "1,50", "1.234,5", "+7", ".5", "7 %", "7\v", "7\n",
+     "12 rooms", "v0", "2024-02-29", "2024-02-30", "2024-02-29T10:00:00Z", "2024-02-29 10:00:00", "9" * 17, "9" * 20, "1e5", "1.5e-05",
+     "٣", "７"]
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.one_of(st.none(), _ODD, st.text(" -+.,%eE0159tfNx\t\n\v", max_size=6)), max_size=8),
+    st.lists(_ODD, max_size=4),
+    st.sampled_from([Signs(), Signs(",", "."), Signs(".", "'")]),
+)
+def test_tally_of_few_texts_is_that_of_many(texts: list[str | None], before: list[str], signs: Signs) -> None:
+    def place(row: int) -> SourceLocation:
+        return SourceLocation("a.csv", row + 1)
+
+    first = tallied(pa.array(before, pa.string()), ColumnTally(), signs, place)
+    few, many = (pa.array(texts + [None] * nulls, pa.string()) for nulls in (0, 40))
+    assert tallied(few, first, signs, place) == tallied(many, first, signs, place)
+
+
+def test_tally_of_few_texts_counts_as_many_words_as_that_of_many() -> None:
+    words = [f"word {chr(letter)}" for letter in range(ord("a"), ord("a") + WORDS + 1)]
+    enough, too_many = (
+        tallied(pa.array(texts), ColumnTally(), Signs(), lambda row: SourceLocation("a.csv", row))
+        for texts in (words[1:], words)
+    )
+    assert (len(enough.words), enough.many) == (WORDS, False)
+    assert (len(too_many.words), too_many.many) == (0, True)

@@ -16,13 +16,15 @@ from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, SourceLocation, Struct
+from driftline.core.settings.csv import Signs
 from driftline.core.settings.table import TableSettings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.csv.cells import columns
 from driftline.readers.csv.cut import Piece
+from driftline.readers.csv.tally import ColumnTally, tallied
 from driftline.readers.csv.types import type_of, types_of
 
 WIDE = TableSettings(max_columns=1_000_000, max_fields=None)
@@ -146,6 +148,13 @@ def test_column_of_one_row_takes_few_calls(text: str) -> None:
     typing, observing = calls(lambda: types_of(texts)), calls(lambda: observer.feed(batch))
     assert typing < 70
     assert observing < 80
+
+
+@pytest.mark.parametrize("text", ["v0", "word", "12 rooms", "007"])
+def test_tally_of_one_text_takes_few_calls(text: str) -> None:
+    texts = pa.array([text])
+
+    assert calls(lambda: tallied(texts, ColumnTally(), Signs(), lambda row: SourceLocation("", row))) < 120
 
 
 @pytest.mark.parametrize(

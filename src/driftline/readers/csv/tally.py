@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from driftline.readers.csv.cells import cast
 from driftline.readers.csv.types import (
     ALL,
     CLOCK,
+    FEW,
     INSTANT,
     NARROW,
     NUMBER,
@@ -55,13 +57,17 @@ _NULLS = frozenset({
 })  # fmt: skip
 _NUMBERS: Types = frozenset((LONG, DOUBLE))
 _DATES: Types = frozenset((DATE, TIMESTAMP, TIMESTAMP_NTZ))
-# Bytes with which values begin, and numbers in any spelling.
+# Characters with which values begin, and numbers in any spelling; both are ASCII.
+_VALUE_BEGINS, _SPELLING_BEGINS = frozenset("-0123456789tTfF"), frozenset(" \t+-.,0123456789")
 _VALUES, _SPELLINGS = (
-    np.isin(np.arange(256), list(codes)) for codes in (b"-0123456789tTfF", b" \t+-.,0123456789")
+    np.isin(np.arange(256), list(map(ord, begins))) for begins in (_VALUE_BEGINS, _SPELLING_BEGINS)
 )
 _DIGIT = "[0-9]"
-# Of numbers, as people write them.
-_SPELLING = r"^\s*[-+]?(?:[0-9][0-9.,' _]*|[.,][0-9]+)(?:[eE][-+]?[0-9]+)?\s*%?\s*$"
+# Of numbers, as people write them. No \s, which Arrow and Python understand differently.
+_SPELLING = (
+    r"^[\t\n\f\r ]*[-+]?(?:[0-9][0-9.,' _]*|[.,][0-9]+)(?:[eE][-+]?[0-9]+)?[\t\n\f\r ]*%?[\t\n\f\r ]*$"
+)
+_DIGIT_OF_TEXT, _SPELLING_OF_TEXT = re.compile(_DIGIT), re.compile(_SPELLING)
 _WHOLE, _DATE, _BOOLEAN = "^-?[0-9]+$", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "^(?i:true|false)$"
 _SHAPES = {
     BOOLEAN: _BOOLEAN,
@@ -135,6 +141,8 @@ class ColumnTally:
 
     def merge(self, later: ColumnTally) -> ColumnTally:
         """Join the tally with that of texts behind these."""
+        if not self.count:
+            return later
         words = dict(self.words)
         for text, word in later.words.items():
             words[text] = (
@@ -173,14 +181,38 @@ def tallied(texts: pa.Array, before: ColumnTally, signs: Signs, place: Place) ->
     filled = texts.drop_null() if texts.null_count else texts
     if not len(filled):
         return before
-    types = types_of(filled, before.types, signs) if before.types else before.types
-    # A column that is mixed has other pieces of one type.
-    fitting = types or types_of(filled, ALL, signs)
+    fitting = types_of(filled, before.types, signs) if before.types else before.types
+    if not fitting and before.types != ALL:  # a column that is mixed has other pieces of one type
+        fitting = types_of(filled, ALL, signs)
     if fitting:
         written = {type_: len(filled) for type_ in fitting}
         numbers = len(filled) if fitting & _NUMBERS else 0
         return before.merge(ColumnTally(fitting, len(filled), written, numbers))
-    return before.merge(_of_mixed(texts, signs, place, before))
+    judge = _of_few if len(texts) <= FEW else _of_mixed
+    return before.merge(judge(texts, signs, place, before))
+
+
+def _of_few(texts: pa.Array, signs: Signs, place: Place, before: ColumnTally) -> ColumnTally:
+    """The tally that `_of_mixed` makes, of few texts: a file of few rows may have 100,000 columns."""
+    written, numbers = Counter[Primitive](), 0
+    words: dict[str, list[int]] = {}  # the rows of each
+    spelling = before.spelling
+    for row, text in enumerate(texts.to_pylist()):
+        if text is None:
+            continue
+        # The first character settles most texts, without a call of Arrow's.
+        types = types_of(pa.array([text]), ALL, signs) if text[:1] in _VALUE_BEGINS else ()
+        written.update(types)
+        numbers += any(type_ in _NUMBERS for type_ in types)
+        if not types:
+            if spelling is None and text[:1] in _SPELLING_BEGINS and _SPELLING_OF_TEXT.search(text):
+                spelling = text, place(row)
+            if _DIGIT_OF_TEXT.search(text) is None:
+                words.setdefault(text, []).append(row)
+    many = len(words) > WORDS
+    known = {} if many or before.many else words
+    odd = {word: OddWord(len(rows), place(rows[0])) for word, rows in known.items()}
+    return ColumnTally(frozenset(), len(texts) - texts.null_count, written, numbers, odd, many, spelling)
 
 
 def _of_mixed(texts: pa.Array, signs: Signs, place: Place, before: ColumnTally) -> ColumnTally:
@@ -193,7 +225,7 @@ def _of_mixed(texts: pa.Array, signs: Signs, place: Place, before: ColumnTally) 
         is_value[likely] = np.logical_or.reduce(list(flags.values()))
     others = np.flatnonzero(~is_value & texts.is_valid().to_numpy(zero_copy_only=False))
     numbers = int((flags[LONG] | flags[DOUBLE]).sum()) if flags else 0
-    written = {type_: int(chosen.sum()) for type_, chosen in flags.items()}
+    written = {type_: int(chosen.sum()) for type_, chosen in flags.items() if chosen.any()}
     leftover = texts.take(pa.array(others))
     count = len(texts) - texts.null_count
     tally = ColumnTally(frozenset(), count, written, numbers, spelling=before.spelling)

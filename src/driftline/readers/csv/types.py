@@ -65,7 +65,7 @@ _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
 _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _PAIRS = 4  # names of columns that are told of
-_FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
+FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _WITH_EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?[eE](?P<power>[+-]?[0-9]+)")
@@ -284,7 +284,7 @@ def _bounds_of_longs(texts: pa.Array) -> tuple[int, int] | None:
     is no such number.
     """
     try:
-        if len(texts) <= _FEW:
+        if len(texts) <= FEW:
             written = texts.to_pylist()
             numbers = list(map(int, written))
             least, most = min(numbers), max(numbers)
@@ -313,7 +313,7 @@ def _holds(texts: pa.Array, type_: Primitive) -> bool:
 
 def _are_doubles(texts: pa.Array) -> bool:
     """True if all texts are doubles. Whole numbers count, as far as they are exact."""
-    if len(texts) <= _FEW:
+    if len(texts) <= FEW:
         return all(map(_is_double, texts.to_pylist()))
     numbers = texts.cast(pa.float64())
     # Most texts are settled by whole columns: where Arrow prints the number without an exponent, as written.
