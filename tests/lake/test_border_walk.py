@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +26,49 @@ STEPS = (
 )  # fmt: skip
 
 
+Rows = dict[int, dict[str, Any]]  # the newest change of each id, deletes too
+
+
 @dataclass(frozen=True)
 class State:
-    """The table: the newest change by id, deletes too; the numbers of the changes that it has taken, and its rows
-    before the last batch that changed them. None: no batch can be taken back.
+    """The table: its rows, the numbers of the changes that have come, and of those of them that were undone.
+
+    ``before``: the rows before each batch that changed some, the newest last, with the number of its change.
     """
 
-    rows: dict[int, dict[str, Any]]
-    taken: frozenset[int]
-    before: dict[int, dict[str, Any]] | None
+    rows: Rows
+    taken: frozenset[int] = frozenset()
+    undone: frozenset[int] = frozenset()
+    before: tuple[tuple[int, Rows], ...] = ()
 
     def after(self, number: int, change: dict[str, Any]) -> State:
         """The table once a change has come, which is late if there is a newer one of its id."""
-        old = self.rows.get(change["id"])
-        taken = self.taken | {number}
-        if old is not None and old["at"] > change["at"]:
-            return replace(self, taken=taken)
-        return State({**self.rows, change["id"]: change}, taken, self.rows)
+        old, before = self.rows.get(change["id"]), self.before
+        if old is None or (is_delete(old) and is_delete(change)):
+            changes_rows = not is_delete(change)
+        else:
+            changes_rows = old["at"] < change["at"]
+        if changes_rows and self.rows:
+            before = (*before, (number, self.rows))
+        elif not changes_rows:  # a delete of a row that is not there is remembered, whatever is undone
+            before = tuple((batch, with_change(rows, change)) for batch, rows in before)
+        return State(with_change(self.rows, change), self.taken | {number}, self.undone - {number}, before)
+
+    def undo(self) -> State:
+        (number, rows), others = self.before[-1], self.before[:-1]
+        return State(rows, self.taken, self.undone | {number}, others)
 
     def visible(self) -> Counter[tuple[int, int]]:
-        return Counter((row["id"], row["at"]) for row in self.rows.values() if row.get("op") != "d")
+        return Counter((row["id"], row["at"]) for row in self.rows.values() if not is_delete(row))
+
+
+def with_change(rows: Rows, change: dict[str, Any]) -> Rows:
+    old = rows.get(change["id"])
+    return rows if old is not None and old["at"] > change["at"] else {**rows, change["id"]: change}
+
+
+def is_delete(change: dict[str, Any]) -> bool:
+    return "op" in change
 
 
 class Walk:
@@ -63,7 +86,8 @@ class Walk:
         self.backups.mkdir()
         self.changes: list[dict[str, Any]] = []
         self.files: list[int] = []  # of changes, by their numbers
-        self.state = self.kept_state = State({}, frozenset(), None)
+        self.state = self.kept_state = State({})
+        self.is_unsure = False  # whether what was undone has come again
         self.others: dict[Path, dict[Path, bytes]] = {}
         self.steps: list[str] = []
 
@@ -116,16 +140,31 @@ class Walk:
         try:
             self.start(lake)
         except DataError as error:
-            if "resume_from=" not in str(error.hint):
+            if "--resume-from" not in str(error.hint):
                 raise
             self.start(lake, resume_from="table")
 
     def capture(self) -> None:
         self.put()
         self.resume(self.open())
-        for number in self.files:
-            if number not in self.state.taken:
-                self.state = self.state.after(number, self.changes[number])
+        undone = self.state.undone
+        coming = [number for number in self.files if number not in self.state.taken]
+        # What was undone comes again where a restored checkpoint does not know it, or where the table counts.
+        again = [number for number in self.files if number in {*coming, *undone}]
+        states = self.after(coming), self.after(again)
+        self.state = self.among(*states)
+        self.is_unsure |= coming != again and states[0].visible() == states[1].visible()
+
+    def after(self, numbers: list[int]) -> State:
+        state = self.state
+        for number in numbers:
+            state = state.after(number, self.changes[number])
+        return state
+
+    def among(self, *states: State) -> State:
+        """The one of these states in which the table is, the first if in none."""
+        rows = self.rows(self.open())
+        return next((state for state in states if state.visible() == rows), states[0])
 
     def ingest(self) -> None:
         change = self.change()
@@ -154,7 +193,7 @@ class Walk:
         try:
             self.open(place).clean(0, dry_run=True)
         except UsageError as error:
-            if ".relocate()" not in str(error):
+            if "relocate --yes" not in str(error):
                 raise
             self.open(place).relocate()
 
@@ -184,13 +223,16 @@ class Walk:
 
     def undo(self) -> None:
         """Take back the last change of columns, if there is one; of a table with a key, its last batch."""
+        if self.is_unsure:
+            return
         try:
             undone = self.open().table(TABLE).undo(yes=True)
         except (DataError, UsageError):
+            assert not (self.keyed and self.state.before) or self.state.undone, self.steps
             return
         if undone.batch is not None:
-            assert self.keyed and self.state.before is not None, self.steps
-            self.state = replace(self.state, rows=self.state.before, before=None)
+            assert self.keyed, self.steps
+            self.state = self.state.undo()
 
 
 def files(folder: Path) -> dict[Path, bytes]:
