@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import house
-from driftline.runtime.disk import NEW, Bounds, delete_file, delete_folder
+from driftline.errors import SetupError
+from driftline.runtime.disk import NEW, Bounds, delete_file, delete_folder, delete_with_folders
 
 PLACE = "runtime.disk"
 DELETE = {
@@ -113,3 +114,23 @@ def test_file_behind_a_link_out_of_the_bounds_stays(tmp_path: Path) -> None:
 
     assert (other / "a").exists()
     assert not (lake / "a").exists()
+
+
+def test_file_goes_with_its_checksum_and_the_folders_that_it_leaves_empty(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for name in ("s/t/k=1/a", "s/t/k=1/.a.crc", "s/t/k=2/b", "s/t/k=2/c"):
+        (lake / name).parent.mkdir(parents=True, exist_ok=True)
+        (lake / name).touch()
+    delete_with_folders(f"file:{lake}/s/t/k=1/a", Bounds((str(lake / "s/t"),)))
+    delete_with_folders(f"{lake}/s/t/k=2/b", Bounds((str(lake),)))
+    delete_with_folders(f"{lake}/s/t/k=2/c", Bounds((str(tmp_path / "other"),)))
+    assert [path.name for path in (lake / "s/t").rglob("*")] == ["k=2", "c"]
+
+    delete_with_folders(f"{lake}/s/t/k=2/c", Bounds((str(lake),)))
+    assert list(tmp_path.rglob("*")) == [lake], "the bounds themselves stay"
+
+
+def test_file_that_cannot_be_deleted_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SetupError, match="folder: cannot be deleted"):
+        delete_with_folders(f"{tmp_path}/folder", Bounds((str(tmp_path),)))

@@ -1,4 +1,4 @@
-"""`alter` from the shell, which starts no Spark: what it takes, what falls back to Spark, and what dies or meets others."""
+"""`alter` and `clean` from the shell, which start no Spark: what falls back to it, and what dies or meets others."""
 
 from __future__ import annotations
 
@@ -76,6 +76,28 @@ def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
     assert ("py4j" in loaded) == (
         lake / "lake" / "catalog.db"
     ).exists()  # Iceberg's Java; a DuckLake needs none
+
+
+def test_clean_starts_no_java(lake: Path) -> None:
+    without = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+    has_iceberg = (lake / "lake" / "catalog.db").exists()
+    data = lake / "lake" / ("s/t/data" if has_iceberg else "data/s/t")
+    before = set(data.rglob("*.parquet"))
+    orphan = data / f"{'a' * 32}-00000-0-00001.parquet"
+    orphan.write_bytes(b"nothing")
+    argv = ("-c", without, "clean", "--older-than", "0")
+
+    young = call(lake, "-c", without, "clean", JAVA_HOME=str(lake / "none"))
+    listed = call(lake, *argv, "--dry-run", "--json", JAVA_HOME=str(lake / "none"))
+    assert orphan.exists()
+    done = call(lake, *argv, JAVA_HOME=str(lake / "none"))
+
+    assert young == Done(0, "0 files deleted, 0 bytes\n", "")
+    assert (listed.code, listed.err) == (0, "")
+    assert json.loads(listed.out) == {"deleted": False, "files": [{"path": f"file:{orphan}", "size": 7}]}
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("1 file deleted, 7 bytes\n")
+    assert set(data.rglob("*.parquet")) == before
 
 
 PYTHON = """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.formats.base import AlterableTable
     from driftline.formats.home import Relocation
-    from driftline.formats.lakes import DroppedFolder, OfflineTable
+    from driftline.formats.lakes import DroppedFolder, OfflineTable, Orphan
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
 
@@ -188,13 +188,27 @@ class Invocation:
     def alterable(self, table: str, *, renames: bool) -> AbstractContextManager[AlterableTable]:
         """The table, to be altered without Spark. ``renames``: its name changes, which its view follows.
 
-        Raises UsageError if there is no lake, NeedsSpark if only Spark knows its catalog, or makes the view.
+        Raises UsageError if there is no lake, NeedsSpark if only Spark knows its catalog, or does the work.
+        """
+        return self._writable_alone().alterable(table, renames=renames)
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Delete files that no snapshot has, as `Lake.clean` does, without Spark. Raises as `alterable`."""
+        from driftline.sources.spooled import leftovers  # late: the other commands do without
+
+        embedded, seconds = self._writable_alone(), older_than * 3600
+        orphans = embedded.clean(seconds, dry_run=dry_run)
+        return [*orphans, *leftovers(str(Path(embedded.folder).resolve()), seconds, dry_run=dry_run)]
+
+    def _writable_alone(self) -> EmbeddedLake:
+        """The lake, to be written without Spark. Raises UsageError if there is none, NeedsSpark if only Spark
+        knows its catalog.
         """
         self._must_exist()
         embedded, has_settings = self._embedded, bool(self.config.catalog)
         if embedded is None or (embedded.ducklake is None and has_settings):
             raise NeedsSpark("the catalog has settings of its own")
-        return embedded.alterable(table, renames=renames)
+        return embedded
 
     @contextmanager
     def in_duckdb(self, sql: str) -> Iterator[pa.RecordBatchReader]:

@@ -16,7 +16,7 @@ from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.core.support import as_json
-from driftline.errors import UsageError
+from driftline.errors import NeedsSpark, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,9 +130,13 @@ def clean(
     from driftline.report.lines import clean as printable
 
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True, writes=True)
-        progress.phase("looking for files that no snapshot has")
-        orphans = lake.clean(older_than, dry_run=dry_run)
+        progress.phase(looking := "looking for files that no snapshot has")
+        try:
+            orphans = context.obj.clean(older_than, dry_run=dry_run)
+        except NeedsSpark:
+            lake = context.obj.open(progress, must_exist=True, writes=True)
+            progress.phase(looking)
+            orphans = lake.clean(older_than, dry_run=dry_run)
     folders = context.obj.dropped(delete=dropped and not dry_run)
     if json:
         cleaned: CleanedJson = {

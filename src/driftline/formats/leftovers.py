@@ -24,7 +24,7 @@ def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
     fs = hadoop_file_system(spark, path)
     if "LocalFileSystem" in fs.getClass().getName():
         # Through Java each file takes several calls; Hadoop's own would hide the checksums, too.
-        yield from _listed_here(str(path.toUri().getPath()), before)
+        yield from listed_here(str(path.toUri().getPath()), before)
         return
     if not fs.exists(path):
         return
@@ -35,7 +35,8 @@ def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
             yield Orphan(str(status.getPath().toString()), int(status.getLen()))
 
 
-def _listed_here(folder: str, before: float) -> Iterator[Orphan]:
+def listed_here(folder: str | os.PathLike[str], before: float) -> Iterator[Orphan]:
+    """Yield all files in a folder of this machine, as `listed` does."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)

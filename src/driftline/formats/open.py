@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import AlterableTable
     from driftline.formats.ducklake.catalog import CatalogDatabase
     from driftline.formats.home import DisplacedLake, Relocation
-    from driftline.formats.lakes import Catalog, DroppedFolder, Location, OfflineTable
+    from driftline.formats.lakes import Catalog, DroppedFolder, Location, OfflineTable, Orphan
 
 LakePath: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
 CATALOG = "lake"  # the catalog of a lake in a folder
@@ -146,6 +146,21 @@ class EmbeddedLake:
         from driftline.formats.iceberg.bare import alterable
 
         return alterable(Path(self.folder), CATALOG, name, durable=self.durable)
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Delete files that no snapshot has, untouched for ``older_than`` seconds; returns them.
+
+        Raises NeedsSpark, with nothing deleted, where that takes Spark; UsageError as `check_open`.
+        """
+        self.check_open(writes=True)
+        self.recover()
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.expiry import clean as of_ducklake  # late: as all of a format
+
+            return of_ducklake(self.database(), older_than, dry_run=dry_run)
+        from driftline.formats.iceberg.orphans import clean
+
+        return clean(Path(self.folder), CATALOG, older_than, dry_run=dry_run, durable=self.durable)
 
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""

@@ -296,10 +296,17 @@ class Lake(Shown):
         """Delete files that no snapshot has, left by batches that died; returns them.
 
         ``older_than``: hours since they were last touched; a younger file may belong to a batch that has yet
-        to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted.
+        to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted. Does not start
+        Spark for a lake in a folder, unless a table has much metadata, or files elsewhere.
         """
-        orphans = self.format.clean(older_than * 3600, dry_run=dry_run)
-        return [*orphans, *leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)]
+        seconds = older_than * 3600
+        try:
+            if self.embedded is None or not self._plain:
+                raise NeedsSpark("only Spark knows the catalog")
+            orphans = self.embedded.clean(seconds, dry_run=dry_run)
+        except NeedsSpark:
+            orphans = self.format.clean(seconds, dry_run=dry_run)
+        return [*orphans, *leftovers(self.warehouse, seconds, dry_run=dry_run)]
 
     def dropped(self, *, delete: bool = False) -> list[DroppedFolder]:
         """The tables that were dropped from a lake in a folder, or a DuckLake, and whose files are still

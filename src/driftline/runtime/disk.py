@@ -199,6 +199,28 @@ def delete_folder(path: str | os.PathLike[str], within: Bounds, options: Options
         shutil.rmtree(text, ignore_errors=True)
 
 
+def delete_with_folders(path: str, within: Bounds) -> None:
+    """Delete a file of this machine, its checksum of Hadoop's, and the folders that they leave empty.
+
+    ``path``: or its ``file:`` URI. Raises SetupError if the file cannot be deleted.
+    """
+    file = local(path)
+    try:
+        for each in (file, file.with_name(f".{file.name}.crc")):
+            delete_file(each, within)
+    except OSError as error:
+        raise SetupError(
+            f"{file}: cannot be deleted: {error.strerror}", "once the cause is gone, run it again"
+        ) from error
+    for folder in file.parents:
+        try:
+            if not within.hold(str(folder)):
+                return
+            folder.rmdir()
+        except OSError:  # it has other files
+            return
+
+
 def delete_by_file_io(io: Any, path: str, within: Bounds) -> None:
     """Delete a file by Iceberg's Java ``io``. Raises Java's errors."""
     if within.hold(path):

@@ -1,4 +1,4 @@
-"""Ends older snapshots of a DuckLake, and deletes the files that only they had.
+"""Deletes files of a DuckLake that no snapshot has, and ends older snapshots, with files that only they had.
 
 DuckDB ends them, for all tables at once, and schedules their files for deletion: whatever dies after it, the
 next run finds there what is left to delete.
@@ -6,6 +6,8 @@ next run finds there what is left to delete.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,13 +17,15 @@ from typing import TYPE_CHECKING
 from driftline.core.columns.statistics import iso
 from driftline.core.history.retention import Expirable, RetentionLimit
 from driftline.core.schema.text import quoted
+from driftline.errors import NeedsSpark
 from driftline.formats.ducklake.files import Storage, leaves, local
 from driftline.formats.ducklake.inlined import inlined_rows, inlined_tables
 from driftline.formats.ducklake.rows import ColumnBounds, both
 from driftline.formats.ducklake.snapshot import DELETES_SUFFIX, LIVE, TableRow, find, latest, load
 from driftline.formats.lakes import DroppedFolder, EndedSnapshots, Orphan
-from driftline.formats.leftovers import bare, check_deleted, listed, sync_deletions
-from driftline.runtime.disk import Bounds, delete_file
+from driftline.formats.leftovers import bare, check_deleted, listed, listed_here, sync_deletions
+from driftline.runtime.disk import Bounds, delete_by_hadoop, delete_file, delete_with_folders
+from driftline.write import STAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 _PLACES = ("ducklake_data_file", "ducklake_delete_file")
 _SCHEDULED = "ducklake_files_scheduled_for_deletion"
+# Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
+_OURS = re.compile(rf"\.parquet(\.crc)?$|/_temporary/|{STAGED.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +280,43 @@ def registered(connection: Connection) -> list[str]:
     ):
         out.append(base + path if relative else path)
     return out
+
+
+def clean(
+    catalog: CatalogDatabase, older_than: float, *, dry_run: bool, spark: SparkSession | None = None
+) -> list[Orphan]:
+    """Delete the unregistered files that last changed more than ``older_than`` seconds ago, and the folders
+    that they leave empty; returns them.
+
+    A younger file may belong to a batch that has yet to commit. ``spark``: reaches the files of a store.
+    Raises NeedsSpark if it is not there to do so, SetupError if a file cannot be deleted.
+    """
+    if not catalog.exists():
+        return []
+    folder = catalog.read(lambda connection: connection.data_path)
+    # Within the lake's own folder of files, as its settings name it: the catalog may name another lake's.
+    within, before, place = Bounds((catalog.data,)), time.time() - older_than, local(folder)
+    # Listed first: what is registered after that is younger than any file of the list.
+    if place is not None:
+        files = listed_here(place, before)
+    elif spark is not None:
+        files = listed(spark, folder, before)
+    else:
+        raise NeedsSpark(f"{folder} is in a store")
+    ours = [file for file in files if _OURS.search(file.path) and within.hold(file.path)]
+    known = {bare(path) for path in catalog.read(registered)}
+    orphans = [file for file in ours if _with_rows(bare(file.path)) not in known]
+    if orphans and not dry_run:
+        catalog.sync()  # which may be another process's, that has yet to do so
+        for orphan in orphans:
+            if spark is None or place is not None:
+                delete_with_folders(orphan.path, within)
+            else:
+                delete_by_hadoop(spark, orphan.path, within, empty_folders=True)
+    return orphans
+
+
+def _with_rows(path: str) -> str:
+    """The file that a checksum belongs to; the file itself."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path

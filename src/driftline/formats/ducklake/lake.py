@@ -1,4 +1,4 @@
-"""A DuckLake on a Spark session: its tables, SQL over them, and orphaned files."""
+"""A DuckLake on a Spark session: its tables, and SQL over them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,21 +17,19 @@ from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.commit import drop, landed
-from driftline.formats.ducklake.expiry import DuckLakeExpiry, registered
+from driftline.formats.ducklake.expiry import DuckLakeExpiry, clean
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
 from driftline.formats.ducklake.snapshot import LIVE, find, latest, live
 from driftline.formats.ducklake.statistics import tables
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import BY_DUCKDB, DroppedTables, Orphan, OwnView
-from driftline.formats.leftovers import bare, listed
-from driftline.runtime.disk import Bounds, delete_by_hadoop
+from driftline.formats.leftovers import listed
 from driftline.runtime.duckdb import identifier
 from driftline.runtime.duckdb import literal as text_literal
 from driftline.runtime.file_io import settings
 from driftline.runtime.read_only import must_read
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
-from driftline.write import STAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -217,47 +214,6 @@ def _strings(node: Any, method: str) -> list[str]:
     while iterator.hasNext():
         out.append(str(iterator.next()))
     return out
-
-
-# Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
-_OURS = re.compile(rf"\.parquet(\.crc)?$|/_temporary/|{STAGED.pattern}")
-
-
-def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
-    """The unregistered files that last changed more than ``older_than`` seconds ago.
-
-    A younger file may belong to a batch that has yet to commit.
-    """
-    if not catalog.exists():
-        return []
-    # Listed first: what is registered after that is younger than any file of the list.
-    folder = catalog.read(lambda connection: connection.data_path)
-    bounds = _bounds(catalog)
-    files = listed(spark, folder, time.time() - older_than)
-    ours = [file for file in files if _OURS.search(file.path) and bounds.hold(file.path)]
-    known = {bare(path) for path in catalog.read(registered)}
-    return [f for f in ours if _of(bare(f.path)) not in known]
-
-
-def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
-    """Delete the orphans, and the folders that they leave empty; returns them."""
-    gone = orphans(spark, catalog, older_than)
-    if gone:
-        catalog.sync()  # which may be another process's, that has yet to do so
-    for orphan in gone:
-        delete_by_hadoop(spark, orphan.path, _bounds(catalog), empty_folders=True)
-    return gone
-
-
-def _bounds(catalog: CatalogDatabase) -> Bounds:
-    """The lake's own folder of files, as its settings name it: the catalog may name another lake's."""
-    return Bounds((catalog.data,))
-
-
-def _of(path: str) -> str:
-    """The file that a checksum belongs to; the file itself."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,4 +427,4 @@ class DuckLake:
         ``older_than`` seconds ago; returns them.
         """
         self.check_writable()
-        return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)
+        return clean(self.catalog, older_than, dry_run=dry_run, spark=self.spark)

@@ -23,11 +23,11 @@ from driftline.formats.home import Relocation
 from driftline.formats.iceberg.commit import SyncedCommit, is_durable
 from driftline.formats.iceberg.dropped import record
 from driftline.formats.iceberg.expiry import IcebergExpiry
-from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, files_in, in_store
+from driftline.formats.iceberg.files import data_folders, files_in, in_store, is_ours
 from driftline.formats.iceberg.gateway import items, java_errors, short
 from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.offline import OfflineIcebergTable, located
-from driftline.formats.iceberg.reader import WRITTEN_LEDGER, metadata_table, place
+from driftline.formats.iceberg.reader import metadata_table, place
 from driftline.formats.iceberg.relocating import CATALOG, TableCopy, displaced_lake
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
@@ -48,7 +48,7 @@ from driftline.runtime.session import embedded_lake
 from driftline.runtime.spark_version import java_type
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
-from driftline.write import STAGED, WRITTEN
+from driftline.write import STAGED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -418,7 +418,7 @@ def clean(
         remote = in_store(table, folder)
         files = files_in(spark, table, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
-        ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
+        ours = (f for f in files if is_ours(f.path, remote=remote) and within.hold(f.path))
         written = {bare(f.path): f for f in ours}
         _leave_out({handle: tables[handle] for handle in sharing}, written)
         by_path |= written
@@ -495,14 +495,9 @@ def _sync(tables: Mapping[IcebergHandle, Any]) -> None:
         SyncedCommit(handle, table.operations(), current, current).base()
 
 
-def _is_ours(path: str, *, remote: bool) -> bool:
-    patterns = (WRITTEN, WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
-    return any(pattern.search(path) for pattern in patterns)
-
-
 def _folders(table: Any) -> Iterator[str]:
     """The possible folders of the table's data files, and that of its ledger."""
-    yield from data_folders(table)
+    yield from data_folders(table.properties(), table.location())
     yield place(table, "any").rpartition("/")[0]
 
 

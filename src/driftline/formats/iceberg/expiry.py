@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.history.entries import EXPIRING, LEDGER
+from driftline.core.history.entries import EXPIRING
 from driftline.core.history.retention import DELETES_BRANCH, Expirable, RetentionLimit, expirable
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import UnknownError
@@ -30,6 +30,7 @@ from driftline.formats.iceberg.commit import (
 )
 from driftline.formats.iceberg.files import files_in, in_store
 from driftline.formats.iceberg.gateway import java_errors, metadata_json, short, text_map
+from driftline.formats.iceberg.offline import named_in
 from driftline.formats.iceberg.reader import read_file, write_beside
 from driftline.formats.iceberg.unread import partial as metadata_rows
 from driftline.formats.lakes import EndedSnapshots, Orphan
@@ -178,13 +179,7 @@ def _expirable(metadata: Mapping[str, Any], limit: RetentionLimit | None) -> Exp
 def _named(table: IcebergHandle, java: Any) -> set[str]:
     """The paths of all files that the metadata of a Java table name, at any snapshot, and of their log."""
     metadata = metadata_json(table.jvm, java.operations().current())
-    properties = metadata.get("properties", {})
-    paths = {str(java.operations().current().metadataFileLocation())}
-    paths |= {entry["metadata-file"] for entry in metadata.get("metadata-log", ())}
-    paths |= {s["manifest-list"] for s in metadata.get("snapshots", ()) if "manifest-list" in s}
-    for kind in ("statistics", "partition-statistics"):
-        paths |= {entry["statistics-path"] for entry in metadata.get(kind, ())}
-    paths |= {properties[key] for key in (LEDGER, EXPIRING) if key in properties}
+    paths = {str(java.operations().current().metadataFileLocation()), *named_in(metadata)}
     # By this Java table, and not by its name: a catalog of Spark's may have an earlier state in its cache.
     schema = table.state(java.operations().current()).schema
     for kind, column in (("all_files", "file_path"), ("all_manifests", "path")):

@@ -25,6 +25,7 @@ from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, childr
 from driftline.core.support import LruCache
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items, java_errors, java_schema, json_of, text_map
+from driftline.formats.iceberg.reader import WRITTEN_LEDGER
 from driftline.formats.iceberg.unread import telling
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import listed
@@ -32,6 +33,8 @@ from driftline.runtime.disk import NEW, delete_by_file_io, delete_by_hadoop, on_
 from driftline.runtime.file_io import options, vended
 from driftline.runtime.spark_version import java_type, rewritten_table, rows_of, spark_table
 from driftline.write import (
+    STAGED,
+    WRITTEN,
     BatchFolder,
     Destination,
     Distribution,
@@ -420,24 +423,32 @@ class SparkWriter:
 
 
 # Checksums, which begin with a dot, are deleted with their files.
-WRITTEN_BY_SPARK = re.compile(r"/driftline-[0-9a-f]{32}/(.+/)?[^./][^/]*$")
+_WRITTEN_BY_SPARK = re.compile(r"/driftline-[0-9a-f]{32}/(.+/)?[^./][^/]*$")
 
 _DATA = "write.data.path"
 _PATHS = (_DATA, "write.object-storage.path", "write.folder-storage.path")
 
 
-def data_folders(table: Any) -> Iterator[str]:
-    """Yield the possible folders of a Java table's data files, the likeliest first."""
-    properties = table.properties()
+def data_folders(properties: Any, location: str) -> Iterator[str]:
+    """Yield the possible folders of a table's data files, the likeliest first.
+
+    ``properties``: the table's, Java's map or Python's.
+    """
     for name in _PATHS:
         if (path := properties.get(name)) is not None:
             yield str(path).rstrip("/")
-    yield f"{table.location()}/data"
+    yield f"{location}/data"
+
+
+def is_ours(path: str, *, remote: bool = False) -> bool:
+    """True for the path of a file that driftline writes for a table. ``remote``: it is in a store."""
+    patterns = (WRITTEN, _WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
+    return any(pattern.search(path) for pattern in patterns)
 
 
 def new_folder(table: Any) -> str:
     """Return a folder for files of a Java table, of a name that nothing has yet."""
-    return f"{next(data_folders(table))}/driftline-{uuid4().hex}"
+    return f"{next(data_folders(table.properties(), table.location()))}/driftline-{uuid4().hex}"
 
 
 def staging_transaction(jvm: Any, java: Any, inside: Any, schema: Schema, folder: str) -> Any:

@@ -125,7 +125,7 @@ def _value(raw: bytes, type_: Primitive) -> Any:
 
 
 _ROWS = 256
-_MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
+_MANIFESTS = 8 * 2**20  # bytes, with their lists, of more than which Spark makes shorter work
 _DELETED = 2
 _FIELDS = ("record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 
@@ -339,10 +339,8 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
 
     Raises ValueError if there are too many manifests, and whatever a bad one raises.
     """
-    listed = _avro(next(s["manifest-list"] for s in metadata["snapshots"] if s["snapshot-id"] == snapshot))
-    if sum(manifest["manifest_length"] for manifest in listed) > _MANIFESTS:
-        raise ValueError("too large")
-    for manifest in listed:
+    listed = next(s["manifest-list"] for s in metadata["snapshots"] if s["snapshot-id"] == snapshot)
+    for manifest in _manifests([listed]):
         for entry in _avro(manifest["manifest_path"]):
             if entry["status"] != _DELETED:
                 # What was not known when the manifest was written is the same for all of it.
@@ -352,6 +350,25 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
                     manifest.get("sequence_number", 0) if sequence is None else sequence,
                     entry["data_file"],
                 )
+
+
+def paths_of(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files of all snapshots, delete files too, those of several once or more; raises as
+    `entries_of`.
+    """
+    for manifest in _manifests([s["manifest-list"] for s in metadata.get("snapshots", ())]):
+        for entry in _avro(manifest["manifest_path"]):
+            if entry["status"] != _DELETED:
+                yield entry["data_file"]["file_path"]
+
+
+def _manifests(lists: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+    """Return the manifests of manifest lists, each once. Raises ValueError if there are too many."""
+    size = sum(local_path(location).stat().st_size for location in lists)
+    by_path = {m["manifest_path"]: m for location in lists if size <= _MANIFESTS for m in _avro(location)}
+    if size + sum(m["manifest_length"] for m in by_path.values()) > _MANIFESTS:
+        raise ValueError("too large")
+    return by_path.values()
 
 
 def manifests_of(manifest_list: str, snapshot: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from driftline.core.columns.statistics import TableStatistics
-from driftline.core.history.entries import Versions
+from driftline.core.history.entries import EXPIRING, LEDGER, Versions
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
@@ -45,11 +45,12 @@ _LOG = logging.getLogger("driftline")
 
 
 class OfflineIcebergTable:
-    """One table as it was when it was read."""
+    """One table as it was when it was read. ``location``: of its metadata file."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, lake: tuple[Path, str]) -> None:
         self.name = name
-        self._location, self._metadata, self._lake = location, metadata, lake
+        self.location = location
+        self._metadata, self._lake = metadata, lake
 
     @classmethod
     def of(cls, lake: Path, catalog: str, name: str) -> OfflineIcebergTable | None:
@@ -80,7 +81,7 @@ class OfflineIcebergTable:
             True,
             now["table-uuid"],
             defined.last_column,
-            self._location,
+            self.location,
         )
 
     def versions(self) -> Versions:
@@ -113,6 +114,16 @@ class OfflineIcebergTable:
             if exists:
                 raise NeedsSpark(f"{name} is not on this machine")
         return table
+
+
+def named_in(metadata: Metadata) -> set[str]:
+    """Return the paths of the files that metadata name themselves, but for their own and the manifests."""
+    properties = metadata.get("properties", {})
+    paths = {entry["metadata-file"] for entry in metadata.get("metadata-log", ())}
+    paths |= {s["manifest-list"] for s in metadata.get("snapshots", ()) if "manifest-list" in s}
+    for kind in ("statistics", "partition-statistics"):
+        paths |= {entry["statistics-path"] for entry in metadata.get(kind, ())}
+    return paths | {properties[key] for key in (LEDGER, EXPIRING) if key in properties}
 
 
 def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | None:
