@@ -106,6 +106,18 @@ def test_file_that_grew_brings_what_the_choice_says(
     )
 
 
+@pytest.mark.parametrize("on_change", ["skip", "append", "again"])
+def test_changed_files_are_counted_once_by_their_fate(taken: Capture, on_change: ChangedFiles) -> None:
+    taken.start(on_change)
+    (taken.file.parent / "b.jsonl").write_text('{"id": 9}\n')
+    taken.log.add()
+    taken.log.add()
+    (number,) = taken.log.waiting(taken.log.next)
+
+    assert {fate: count for fate, count in taken.log.changed(number).items() if count} == {on_change: 1}
+    assert taken.log.changed(number)["skip"] == 0
+
+
 def test_part_that_was_appended_is_told_with_its_lines(taken: Capture) -> None:
     taken.start("append")
     taken.log.add()

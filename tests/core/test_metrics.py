@@ -41,7 +41,8 @@ def test_a_file_has_what_came_in_so_far(tmp_path):
     counted = Metrics("shop.orders", "orders", file=file)
     assert samples(file.read_text())["driftline_batches_total",] == 0
     counted.count(batch(5, 1, (SIBLING,), files_written=2, bytes_written=80, commit_seconds=0.5), lag=3)
-    counted.count(batch(2, 0, files_written=1, bytes_written=20, commit_seconds=0.25))
+    more = batch(2, 0, files_written=1, bytes_written=20, commit_seconds=0.25)
+    counted.count(more, changed_files={"append": 2, "again": 0})
     found = samples(file.read_text())
     assert found["driftline_batches_total",] == 2
     assert found["driftline_records_total", "written"] == 7
@@ -51,6 +52,8 @@ def test_a_file_has_what_came_in_so_far(tmp_path):
     assert found["driftline_written_files_total",] == 3
     assert found["driftline_written_bytes_total",] == 100
     assert found["driftline_commit_seconds_total",] == 0.75
+    assert found["driftline_changed_files_total", "append"] == 2
+    assert found["driftline_changed_files_total", "again"] == 0
     assert found["driftline_lag",] == 3
     assert found["driftline_last_batch_timestamp_seconds",] > 0
     assert 'capture="orders",table="shop.orders"' in file.read_text()
@@ -136,7 +139,7 @@ def test_opentelemetry_counts_the_same(reader):
     telemetry = metrics.Telemetry("orders")
     telemetry.ended(batch(5, 1, (SIBLING,), bytes_read=70, seconds=1.5, files_written=2, bytes_written=80))
     telemetry.ended(batch(2, 0, bytes_read=30, seconds=0.5, commit_seconds=0.25))
-    telemetry.lag("shop.orders", 3)
+    telemetry.captured("shop.orders", 3, {"append": 2, "again": 0})
     (resource,) = reader.get_metrics_data().resource_metrics
     (scope,) = resource.scope_metrics
     assert scope.scope.name == "driftline"
@@ -154,6 +157,7 @@ def test_opentelemetry_counts_the_same(reader):
         ("driftline.read_bytes",): 100,
         ("driftline.written_files",): 2,
         ("driftline.written_bytes",): 80,
+        ("driftline.changed_files", "append"): 2,
         ("driftline.seconds",): 2.0,
         ("driftline.commit_seconds",): 0.25,
         ("driftline.retries",): 0,

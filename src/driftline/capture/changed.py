@@ -53,6 +53,7 @@ class FileChanges:
     choice: ChangedFiles = "fail"
     refused: dict[str, str] = field(default_factory=dict)
     unended: dict[str, str] = field(default_factory=dict)
+    _passed_over: int = 0
     _same: dict[str, tuple[int, int]] = field(default_factory=dict)  # versions that bring nothing new, by key
 
     def look(
@@ -83,8 +84,15 @@ class FileChanges:
         paths = {entry.path for entry in entries}
         # Messages name some objects of a store; only a listing shows that others are as they were.
         stay = {path: why for path, why in self.refused.items() if is_stored(path) and path not in paths}
+        if self.choice == "skip":
+            self._passed_over += sum(self.refused.get(path) != why for path, why in refused.items())
         self.refused = stay | refused
         return new, renamed
+
+    def newly_passed_over(self) -> int:
+        """The number of changed files that were passed over since this was last asked."""
+        count, self._passed_over = self._passed_over, 0
+        return count
 
     def take(self, entry: ListedFile) -> None:
         """Note that a file was taken."""

@@ -83,6 +83,10 @@ class Files:
         """Nothing: a file that is gone is an error, and never skipped."""
         return ()
 
+    def changed_files(self, number: int) -> dict[str, int]:
+        """The number of files that had changed since they were taken, by their fate."""
+        return self.log.changed(number)
+
     def notes(self, number: int) -> tuple[str, ...]:
         """Tell of files that came again, or in part, and may be renamed copies of files taken before."""
         return (*self._renamed(number), *self._changed(number))
@@ -376,6 +380,10 @@ class Frames:
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: any loss is the source's to report."""
         return ()
+
+    def changed_files(self, number: int) -> dict[str, int]:
+        """None: rows have no files."""
+        return {}
 
     def notes(self, number: int) -> tuple[str, ...]:
         """No notes."""

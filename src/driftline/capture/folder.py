@@ -315,6 +315,17 @@ class FileLog:
         before = chain(self._earlier, *(entries for n, entries in lists if n < number))
         return [wholes[key] for key in dict.fromkeys(entry.key for entry in before) if key in wholes]
 
+    def changed(self, number: int) -> dict[str, int]:
+        """The number of files of a list that had changed since they were taken, by their fate, and of those
+        that were passed over since the list before.
+        """
+        parts = sum(entry.begin > 0 for entry in self.lists[number])
+        return {
+            "append": parts,
+            "again": len(self.repeated(number)),
+            "skip": self.changes.newly_passed_over(),
+        }
+
     def renamed(self, number: int) -> list[tuple[str, str]]:
         """Pairs (old, new) of files that look renamed: the old one was ingested and is gone."""
         # A store has no renames; and of its files there may be more taken than are listed each time.

@@ -270,6 +270,10 @@ class Kafka:
         """The offsets that `check` found lost; if there was no commit, those that are gone now."""
         return self._gone(epoch) if self._lost is None else self._lost  # no commit if all are gone
 
+    def changed_files(self, epoch: int) -> dict[str, int]:
+        """None: a topic has no files."""
+        return {}
+
     def notes(self, epoch: int) -> tuple[str, ...]:
         """No notes."""
         return ()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -58,6 +58,8 @@ class Batch:
         epoch: the number of Spark's micro-batch, or of a list of files.
         lag: files or offsets still to come, if known.
         lost: offsets that were skipped because they were gone.
+        changed_files: the number of files that had changed since they were taken, by their fate: ``append``,
+            ``again`` or ``skip``.
     """
 
     capture: str
@@ -66,6 +68,7 @@ class Batch:
     tombstones: int = 0
     lag: int | None = None
     lost: tuple[LostOffsets, ...] = ()
+    changed_files: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> BatchJson:
         """The form that `--json` prints."""
@@ -106,6 +109,10 @@ class StreamSource(Protocol):
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """The offsets of the batch that the source no longer had."""
+        ...
+
+    def changed_files(self, number: int) -> Mapping[str, int]:
+        """The number of files that had changed since they were taken, by their fate."""
         ...
 
     def notes(self, number: int) -> tuple[str, ...]:
@@ -345,7 +352,8 @@ class _Runner:
         self._note(table, token, number)
         lag, lost = flow.close(number), flow.lost(number)
         result = replace(result, hints=(*result.hints, *flow.notes(number)))
-        capture.on_batch(Batch(capture.name, token.epoch, result, result.tombstones, lag, lost))
+        changed = flow.changed_files(number)
+        capture.on_batch(Batch(capture.name, token.epoch, result, result.tombstones, lag, lost, changed))
 
     def _token(self, number: int) -> Token:
         checkpoint = self.capture.checkpoint

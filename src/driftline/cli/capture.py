@@ -138,7 +138,7 @@ class Running:
         self.lost += sum(interval.count for interval in batch.lost)
         self._phase = self._wait = ""
         if self.metrics is not None:
-            self.metrics.count(result, batch.lag)
+            self.metrics.count(result, batch.lag, batch.changed_files)
         if self.json:
             put(batch.to_dict())
         else:

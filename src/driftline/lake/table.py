@@ -592,9 +592,9 @@ def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callab
     notice = Notice(on_change) if on_change else None
 
     def tell(batch: Batch) -> None:
-        """Report a batch of a capture: its lag as a metric, a notice if one is due, and then ``on_batch``."""
-        if is_measured() and batch.lag is not None:
-            Telemetry(batch.capture).lag(batch.result.table, batch.lag)
+        """Report a batch of a capture: its own metrics, a notice if one is due, and then ``on_batch``."""
+        if is_measured():
+            Telemetry(batch.capture).captured(batch.result.table, batch.lag, batch.changed_files)
         if notice is not None:
             notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
         on_batch(batch)

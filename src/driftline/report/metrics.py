@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from driftline import __version__
@@ -88,6 +89,12 @@ METRICS: Mapping[str, Metric] = {
     "read_bytes": Metric("Bytes of the files that were read, as they lie there.", "By"),
     "written_files": Metric("Data files that the table got.", "{file}"),
     "written_bytes": Metric("Bytes of those.", "By"),
+    "changed_files": Metric(
+        "Files of a capture that had changed since they were taken, by their fate.",
+        "{file}",
+        "fate",
+        ("append", "again", "skip"),
+    ),
     "seconds": Metric("Time that batches took, from the first look to the commit.", "s"),
     "commit_seconds": Metric("Time of that in commits, waits for other writers included.", "s"),
     "retries": Metric("Times that another writer was faster, and the batch tried again.", "{retry}"),
@@ -122,6 +129,15 @@ def readings(result: Result) -> Iterator[MetricSample]:
     yield MetricSample("last_batch_timestamp_seconds", time.time())
 
 
+def of_capture(lag: int | None, changed_files: Mapping[str, int]) -> Iterator[MetricSample]:
+    """The amounts that a batch of a capture adds besides, and its lag, if known."""
+    if lag is not None:
+        yield MetricSample("lag", lag)
+    for fate, count in changed_files.items():
+        if count:
+            yield MetricSample("changed_files", count, fate)
+
+
 class Metrics:
     """The metrics of one table for Prometheus, at an address or in a file.
 
@@ -149,12 +165,14 @@ class Metrics:
             serve(MetricsHandler.factory(self.registry), address, "--metrics-port")
         self._write()
 
-    def count(self, result: Result, lag: int | None = None) -> None:
-        """Add a batch; ``lag``: the files or offsets still to come after it, if known."""
-        for reading in readings(result):
+    def count(
+        self, result: Result, lag: int | None = None, changed_files: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Add a batch; ``lag``: the files or offsets still to come after it, if known; ``changed_files``: of
+        a capture, by their fate.
+        """
+        for reading in (*readings(result), *of_capture(lag, changed_files)):
             self._take(reading)
-        if lag is not None:
-            self._take(MetricSample("lag", lag))
         self._write()
 
     def _new(self, name: str, metric: Metric) -> Any:
@@ -223,9 +241,10 @@ class Telemetry:
     def failed(self, error: BaseException) -> None:
         """Nothing is counted."""
 
-    def lag(self, table: str, lag: int) -> None:
-        """Set the number of files or offsets still to come."""
-        self._take(table, MetricSample("lag", lag))
+    def captured(self, table: str, lag: int | None, changed_files: Mapping[str, int]) -> None:
+        """Add what only a batch of a capture has."""
+        for reading in of_capture(lag, changed_files):
+            self._take(table, reading)
 
     def _take(self, table: str, reading: MetricSample) -> None:
         metric = METRICS[reading.metric]
