@@ -193,7 +193,7 @@ class Walk:
         try:
             self.open(place).clean(0, dry_run=True)
         except UsageError as error:
-            if "relocate --yes" not in str(error):
+            if "relocate" not in str(error):
                 raise
             self.open(place).relocate()
 
