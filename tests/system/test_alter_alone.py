@@ -94,7 +94,8 @@ def test_clean_starts_no_java(lake: Path) -> None:
 
     assert young == Done(0, "0 files deleted, 0 bytes\n", "")
     assert (listed.code, listed.err) == (0, "")
-    assert json.loads(listed.out) == {"deleted": False, "files": [{"path": f"file:{orphan}", "size": 7}]}
+    files = [{"path": f"file:{orphan}", "size": 7}]
+    assert json.loads(listed.out) == {"deleted": False, "files": files, "dropped": []}
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("1 file deleted, 7 bytes\n")
     assert set(data.rglob("*.parquet")) == before
