@@ -140,7 +140,7 @@ class Walk:
         try:
             self.start(lake)
         except DataError as error:
-            if "--resume-from" not in str(error.hint):
+            if "resume_from=" not in str(error.hint):
                 raise
             self.start(lake, resume_from="table")
 
