@@ -22,7 +22,7 @@ def table(lake: Lake, table_name: str) -> Table:
 
 
 def pasted(*messages: str) -> dict[str, str]:
-    """The settings in messages: lines for `driftline.toml`, and flags with their values."""
+    """The settings in messages: lines for `driftline.toml`, flags with their values, and arguments of Python."""
     settings: dict[str, str] = {}
     for message in messages:
         if re.match(r"[\w.\"`-]+ = ", message):
@@ -32,6 +32,7 @@ def pasted(*messages: str) -> dict[str, str]:
             }
         for flag, value in re.findall(r"--([a-z-]+) ((?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)", message):
             settings[flag.replace("-", "_")] = shlex.split(value)[0]
+        settings |= dict(re.findall(r"\b(\w+)=\"([^\"]*)\"", message))
     return settings
 
 

@@ -47,6 +47,7 @@ lake.sql("") | SQL: Syntax error
 lake.relocate("s.t", to=3) | to is an int
 lake.relocate("s.t") | to another lake
 lake.clean("x") | older_than is a str
+lake.dropped(delete=3) | delete is an int
 table.ingest(3) | cannot ingest an int
 table.ingest([1]) | item 0 is an int
 table.ingest("nowhere.jsonl") | no such file
