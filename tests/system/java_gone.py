@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from inspect import getattr_static, isfunction
 from pathlib import Path
@@ -21,11 +22,17 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Lake.sql": ("SELECT 1",),
     "Lake.table": ("s.t",),
     "Table.alter": (RelaxColumn(("n",)),),
+    "Table.erase": ("id = 1",),
+    "Table.expire": (timedelta(days=1),),
     "Table.export_quarantine": ("q.jsonl",),
     "Table.promote": ("n",),
     "Table.resolve": ("n", "string"),
     "CaptureQuery.lag": (0,),
     "CaptureQuery.awaitTermination": (1,),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "Table.capture": {"name": "again"},
+    "Table.seek": {"name": "again", "to": "earliest"},
 }
 OF_OTHERS = {"Lake.open", "Lake.attach", "Lake.altered", "Lake.on", "Lake.close"}
 
@@ -49,6 +56,7 @@ def main(folder: Path) -> None:
     query = table.capture(folder / "in", name="c", every=3600, on_batch=lambda _: came.set())
     assert came.wait(120)
     ARGUMENTS["Table.ingest"] = ARGUMENTS["Table.verify"] = ([{"id": 1}],)
+    ARGUMENTS["Table.capture"] = ARGUMENTS["Table.seek"] = (folder / "in",)
     SparkContext._gateway.proc.kill()  # type: ignore[union-attr]
     SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
     outcomes = {}
@@ -57,8 +65,7 @@ def main(folder: Path) -> None:
             member, called = getattr_static(cls, name), f"{cls.__name__}.{name}"
             if name.startswith("_") or called in OF_OTHERS:
                 continue
-            options = {"name": "again"} if called == "Table.capture" else {}
-            given = (folder / "in",) if called == "Table.capture" else ARGUMENTS.get(called, ())
+            given, options = ARGUMENTS.get(called, ()), OPTIONS.get(called, {})
             outcomes[called] = (
                 outcome(partial(getattr(target, name), *given, **options))
                 if isfunction(member)

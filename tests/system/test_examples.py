@@ -68,7 +68,7 @@ def test_the_page_of_python_runs(tmp_path: Path) -> None:
     done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "10115" in done.stdout
-    assert "cannot be found" in done.stdout and "`driftline tables`" in done.stdout
+    assert "cannot be found" in done.stdout and "`Lake.tables()`" in done.stdout
 
 
 def test_the_notebook_runs(tmp_path: Path) -> None:
