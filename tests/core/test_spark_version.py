@@ -1,8 +1,7 @@
 """Versions of Spark: the known ones, each with the libraries built for it."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,7 +23,7 @@ def test_versions_are_known_by_their_first_two_numbers() -> None:
 
 @pytest.mark.parametrize("version", ["3.4.4", "3.50.0", "4.2.0", "5.0.0", ""])
 def test_attaching_to_another_version_is_refused_before_anything_runs(version: str) -> None:
-    session = cast("SparkSession", SimpleNamespace(version=version))
+    session = Mock(SparkSession, version=version)
     with pytest.raises(SetupError, match=rf"^Spark {version} is not supported: .* 3\.5, 4\.0 and 4\.1"):
         Lake.attach(session)
 

@@ -181,7 +181,7 @@ def _is_instance(value: Any, class_: Any) -> bool:
     if class_ is Any or not isinstance(class_, type):  # a type variable, or what is checked by who reads it
         return True
     if issubclass(class_, _Unloaded):
-        return any(base.__name__ == class_.__name__ for base in type(value).__mro__)
+        return any(base.__name__ == class_.__name__ for base in value.__class__.__mro__)  # as isinstance asks
     if class_ is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool"  # NumPy's, too
     if class_ in (int, float):  # numbers of NumPy, too, whose classes are none of Python's
