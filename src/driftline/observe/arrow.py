@@ -197,7 +197,9 @@ def _place_of_leaf(values: pa.Array, place: Place, number: int) -> SourceLocatio
         lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         owners.append(np.repeat(np.arange(len(values)), lengths))
         values = values.flatten()
-    row = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[number]
+    row = number
+    if values.null_count:  # asked first, as a wide file has few rows and a column for each call
+        row = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[number]
     for owner in reversed(owners):
         row = owner[row]
     return place(int(row))
