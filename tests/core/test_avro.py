@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from fastavro import _write_py
 
+from core.shapes import schema as written_schema
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, Field, Schema, Struct
@@ -183,11 +184,13 @@ def test_logical_type_that_counts_for_nothing_is_noted_once(tmp_path: Path) -> N
     assert avro_found([str(written(tmp_path / "c.avro", logical("int", "date"), 7))]).notes == []
 
 
-def record_file(path: Path, *fields: dict[str, Any]) -> str:
+def record_file(path: Path, *fields: dict[str, Any], values: dict[str, Any] | None = None) -> str:
     fields = tuple({"type": "long", **field} for field in fields)
     with path.open("wb") as file:
         fastavro.writer(
-            file, {"type": "record", "name": "Top", "fields": fields}, [{f["name"]: 1 for f in fields}]
+            file,
+            {"type": "record", "name": "Top", "fields": fields},
+            [values or {f["name"]: 1 for f in fields}],
         )
     return str(path)
 
@@ -222,7 +225,9 @@ def test_field_with_alias_fills_column_of_its_earlier_name(
     assert [rows.batch.schema.names for rows in reader.rows(0)] == [columns]
     names = dict(zip([f["name"] for f in fields], columns, strict=True))
     renamed = {name: column for name, column in names.items() if name != column}
-    assert earlier_names(file, set(table)) == renamed
+    assert earlier_names(file, {name: {} for name in table}) == {
+        name: (column, {}) for name, column in renamed.items()
+    }
     said = "its earlier name by an alias of the schema"
     assert found.notes == [
         f"the field {name} fills {column}, {said} ({file})" for name, column in renamed.items()
@@ -234,6 +239,45 @@ def test_field_with_alias_joins_older_files_of_its_batch(tmp_path: Path) -> None
     new = record_file(tmp_path / "b.avro", {"name": "id", "aliases": ["messageId"]})
     found = by_aliases(avro_found([old, new]), expect(Schema()), TableSettings(), None)
     assert [[f.name for f in reader.struct.fields] for reader in found.readers] == [["messageId"]] * 2
+
+
+def test_fields_with_aliases_inside_records_fill_columns_of_their_earlier_names(tmp_path: Path) -> None:
+    inner = {
+        "type": "record",
+        "name": "Inner",
+        "fields": [
+            {"name": "sku", "aliases": ["article"], "type": "string"},
+            {"name": "n", "aliases": ["unknown"], "type": "long"},
+        ],
+    }
+    file = record_file(
+        tmp_path / "a.avro",
+        {"name": "one", "aliases": ["first"], "type": ["null", inner]},
+        {"name": "many", "type": {"type": "array", "items": "Inner"}},
+        {"name": "new", "type": "Inner"},
+        values={"one": {"sku": "x", "n": 1}, "many": [{"sku": "y", "n": 2}], "new": {"sku": "z", "n": 3}},
+    )
+    schema = written_schema("first: {article: string, n: long}, many: {article: string}[1], other: long")
+    found = by_aliases(avro_found([file]), expect(schema), TableSettings(), None)
+    (reader,) = found.readers
+    ((rows,),) = [list(reader.rows(0))]
+    assert rows.batch.to_pylist() == [
+        {"first": {"article": "x", "n": 1}, "many": [{"article": "y", "n": 2}], "new": {"sku": "z", "n": 3}}
+    ]
+    assert [str(f.type) for f in reader.struct.fields] == [
+        "struct<article: string, n: long>",
+        "list<struct<article: string, n: long>>",
+        "struct<sku: string, n: long>",
+    ]
+    said = f"its earlier name by an alias of the schema ({file})"
+    assert found.notes == [
+        f"the field one fills first, {said}",
+        f"the field first.sku fills first.article, {said}",
+        f"the field many.sku fills many.article, {said}",
+    ]
+    keys = {"first": {"article": {}, "n": {}}, "many": {"article": {}}, "other": {}}
+    inside = {"sku": ("article", {})}
+    assert earlier_names(file, keys) == {"one": ("first", inside), "many": ("many", inside)}
 
 
 def as_counted(column: pa.Array) -> list[Any]:

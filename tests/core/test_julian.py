@@ -17,7 +17,8 @@ from driftline.readers.avro.files import avro_readers
 from driftline.readers.columnar.orc import Zone, calendar_of, rebased_dates, rebased_moments
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.spark_version import julian_shifts
-from driftline.verify.typed_files import day, read_columns
+from driftline.verify.moments import old_date_at
+from driftline.verify.typed_files import read_columns
 
 SPARK = "org.apache.spark."
 LEGACY = {f"{SPARK}version": "4.1.3", f"{SPARK}legacyDateTime": "", f"{SPARK}legacyINT96": ""}
@@ -33,7 +34,7 @@ MEANT_UTC = [datetime(1, 1, 1, tzinfo=UTC), datetime(1582, 10, 4, 0, 0, 5, tzinf
     ("days", "meant"), [(FIRST, date(1, 1, 1)), (FIRST - 1, "0000-12-31"), (FIRST - 307, "0000-02-29")]
 )
 def test_days_before_the_year_1_keep_their_names(days: int, meant: date | str) -> None:
-    assert str(day(days)) == str(meant)
+    assert str(old_date_at(days)) == str(meant)
 
 
 def parquet(path: Path, table: pa.Table, footer: Mapping[str, str], **options: Any) -> str:
@@ -113,7 +114,9 @@ def test_every_zone_is_as_spark_has_it() -> None:
 
 def test_every_day_is_the_same_by_both() -> None:
     days = range(FIRST, -141_000)
-    assert rebased_dates(pa.array(days, pa.int32()).cast(pa.date32())).to_pylist() == [day(n) for n in days]
+    assert rebased_dates(pa.array(days, pa.int32()).cast(pa.date32())).to_pylist() == [
+        old_date_at(n) for n in days
+    ]
 
 
 def test_a_zone_that_is_not_known_is_an_error() -> None:

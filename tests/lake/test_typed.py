@@ -177,15 +177,32 @@ def test_unions_of_avro_are_siblings(table: Table, tmp_path: Path) -> None:
 def test_field_of_avro_with_an_alias_fills_the_column_of_its_earlier_name(
     table: Table, tmp_path: Path
 ) -> None:
-    fields: list[dict[str, Any]] = [{"name": "messageId"}, {"name": "id", "aliases": ["messageId"]}]
+    fields: list[list[dict[str, Any]]] = [
+        [{"name": "messageId"}, {"name": "at", "type": inner("postcode")}],
+        [
+            {"name": "id", "aliases": ["messageId"]},
+            {"name": "at", "type": {"type": "array", "items": inner("zip", "postcode")}},
+        ],
+    ]
+    values = [{"messageId": 7, "at": {"postcode": 1}}, {"id": 7, "at": [{"zip": 2}]}]
     files = [tmp_path / "old.avro", tmp_path / "new.avro"]
-    for path, field in zip(files, fields, strict=True):
-        schema = {"type": "record", "name": "Message", "fields": [{"type": "long", **field}]}
+    for path, of_file, record in zip(files, fields, values, strict=True):
+        schema = {"type": "record", "name": "Message", "fields": [{"type": "long", **f} for f in of_file]}
         with path.open("wb") as file:
-            fastavro.writer(file, schema, [{field["name"]: 7}])
+            fastavro.writer(file, schema, [record])
         assert table.ingest(path).rows_written == 1
-    assert types(table) == {"messageId": "long"}
+    assert types(table) == {
+        "messageId": "long",
+        "at": "struct<postcode: long>",
+        "at_array_record": "list<struct<postcode: long>>",
+    }
     proven(table, files, "avro")
+
+
+def inner(name: str, *aliases: str) -> dict[str, Any]:
+    """The schema of a record with one field."""
+    field = {"name": name, "type": "long", "aliases": list(aliases)}
+    return {"type": "record", "name": "Inner", "fields": [field]}
 
 
 def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_path: Path) -> None:

@@ -467,8 +467,8 @@ def plain_value(value: Any) -> Any:
         return list(map(plain_value, value))
     if not isinstance(value, dict):
         return value
-    told = list(_told(value)) if any(name.startswith("$") for name in value) else []
-    return told[0] if told else {name: plain_value(inner) for name, inner in value.items()}
+    values = list(_told(value)) if any(name.startswith("$") for name in value) else []
+    return values[0] if values else {name: plain_value(member) for name, member in value.items()}
 
 
 def _told(value: dict[str, Any]) -> Iterator[Any]:
@@ -517,23 +517,23 @@ def _long(text: str) -> Iterator[int]:
         yield int(text)
 
 
-def _instant(found: Any) -> Iterator[str]:
+def _instant(date: Any) -> Iterator[str]:
     """The moment of a date, by a text with an offset, or by milliseconds."""
-    match found:
+    match date:
         case str():
             zone = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})"
             form = re.fullmatch(
                 rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}(:[0-9]{{2}}){{2}}([.][0-9]{{1,6}})?{zone}",
-                found,
+                date,
             )
             if form is None:
                 return
             try:
-                local = datetime.fromisoformat(found.removesuffix(form["zone"])).replace(tzinfo=UTC)
+                local = datetime.fromisoformat(date.removesuffix(form["zone"])).replace(tzinfo=UTC)
             except ValueError:
                 return
             if form["zone"] == "Z":
-                yield found
+                yield date
                 return
             minutes = int(form["zone"][1:3]) * 60 + int(form["zone"][-2:])
             since = local - datetime(1970, 1, 1, tzinfo=UTC)
@@ -541,8 +541,8 @@ def _instant(found: Any) -> Iterator[str]:
             yield f"{moment_text(since // timedelta(microseconds=1), 6)}Z"
         case {"$numberLong": str() as text, **others} if not others:
             yield from (f"{moment_text(number, 3)}Z" for number in _long(text))
-        case int() if not isinstance(found, bool) and -(2**63) <= found < 2**63:
-            yield f"{moment_text(found, 3)}Z"
+        case int() if not isinstance(date, bool) and -(2**63) <= date < 2**63:
+            yield f"{moment_text(date, 3)}Z"
 
 
 def _parsed_number(text: str) -> Iterator[Any]:

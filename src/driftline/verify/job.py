@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.core.schema.naming import MARK, by_key, data_key
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Schema, Struct, peel
 from driftline.core.settings.fields import parse_path
 from driftline.core.settings.row_key import RowKey
 from driftline.runtime.spark_conf import CASE, configured
@@ -47,7 +47,7 @@ from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
 from driftline.verify.match import listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.moments import moment, takes_offsets, written_dates
-from driftline.verify.typed_files import earlier_names, floats_in, read_columns, readable
+from driftline.verify.typed_files import Renames, earlier_names, floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.values import Cell, ValueSettings
 from driftline.verify.verdict import LISTED, Verdict
@@ -275,17 +275,35 @@ def _parts(source: str, fmt: str, properties: Mapping[str, str]) -> list[FilePar
 
 def _by_aliases(reads: RDD[Read], table: Stored, sources: Sequence[str]) -> RDD[Read]:
     """The records of Avro files, whose renamed fields may be in the columns of their earlier names."""
-    mark = table.properties.get("driftline.mark", MARK)
-    keys = {data_key(f, mark) for f in table.schema.struct.fields}
+    keys = _keys(table.schema.struct, table.properties.get("driftline.mark", MARK))
     names = {source: of_file for source in sources if (of_file := earlier_names(source, keys))}
     return reads.map(partial(_renamed, names)) if names else reads
 
 
-def _renamed(names: Mapping[str, Mapping[str, str]], read: Read) -> Read:
+def _keys(struct: Struct, mark: str) -> dict[str, Any]:
+    """The fields that the columns have, each with those of its records."""
+    keys: dict[str, Any] = {}
+    for f in struct.fields:
+        inside = keys.setdefault(data_key(f, mark), {})
+        if isinstance(leaf := peel(f.type)[1], Struct):
+            inside |= _keys(leaf, mark)
+    return keys
+
+
+def _renamed(names: Mapping[str, Renames], read: Read) -> Read:
     of_file = names.get(read.place.file)
-    if read.record is None or not of_file:
+    if read.record is None or of_file is None:
         return read
-    return replace(read, record={of_file.get(key, key): value for key, value in read.record.items()})
+    return replace(read, record=_with_names(read.record, of_file))
+
+
+def _with_names(value: Any, names: Renames) -> Any:
+    if not names or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_with_names(item, names) for item in value]
+    columns = {key: names.get(key, (key, {})) for key in value}
+    return {column: _with_names(value[key], inside) for key, (column, inside) in columns.items()}
 
 
 def _extended(by_file: Mapping[str, Mapping[str, str]], fmt: str) -> frozenset[str]:

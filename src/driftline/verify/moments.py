@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -10,6 +11,8 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby
 from typing import Literal
+
+from driftline.runtime.spark_version import Shifts, julian_shifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,76 @@ def moment_text(units: int, digits: int) -> str:
         return "infinity" if units > 0 else "-infinity"
     days, of_day = divmod(units, 86_400 * 10**digits)
     return f"{day_text(days)}T{clock_text(of_day, digits)}"
+
+
+_REFORM = date(1582, 10, 15).toordinal()
+_CALENDAR_MARKS = "version", "legacyDateTime", "legacyINT96", "timeZone", "sql.parquet.row.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class OldDays:
+    """A file's old calendar.
+
+    Attributes:
+        days: its dates and timestamps follow it.
+        int96: Parquet's old timestamps do.
+    """
+
+    days: bool
+    int96: bool
+    shifts: Shifts
+
+    def today(self, units: int, second: int) -> int:
+        """A moment by today's calendar; ``second``: units of one."""
+        begins, shifts = self.shifts
+        # Of what is before the table's year 1, no more than hours are a date of Python's.
+        return units + shifts[max(bisect_right(begins, units // second) - 1, 0)] * second
+
+
+def old_days(metadata: Mapping[str, str]) -> OldDays | None:
+    """A file's old calendar, if its metadata name one."""
+    version, day_mark, int96_mark, zone, rows = (
+        metadata.get(f"org.apache.spark.{mark}") for mark in _CALENDAR_MARKS
+    )
+    if version is None and rows is None:
+        return None
+    major, minor = re.match(r"(\d+)\.(\d+)", version or "2.0").groups()  # type: ignore[union-attr]
+    old = OldDays(
+        day_mark is not None or int(major) < 3,
+        int96_mark is not None or (int(major), int(minor)) < (3, 1),
+        _shifts(zone or "UTC"),
+    )
+    return old if old.days or old.int96 else None
+
+
+def old_date_at(days: int) -> date | FarMoment:
+    """The date so many days after 1970-01-01, by the old calendar until its reform.
+
+    >>> old_date_at(-719164), old_date_at(-141428)
+    (datetime.date(1, 1, 1), datetime.date(1582, 10, 4))
+    """
+    ordinal = days + _EPOCH_DAY
+    if ordinal >= _REFORM:
+        return date_at(days)
+    # The Julian 0001-01-01 is two days before today's; each fourth year has a day more.
+    cycles, of_cycle = divmod(ordinal + 1, 1461)
+    years = min(of_cycle // 365, 3)
+    of_year = of_cycle - 365 * years
+    year = 4 * cycles + years + 1
+    leap_day = years == 3 and year % 100 == 0 and year % 400 != 0  # one that there is no more
+    before = year - 1
+    first = 365 * before + before // 4 - before // 100 + before // 400 + 1 - _EPOCH_DAY
+    return date_at(first + of_year - (leap_day and of_year >= 60))
+
+
+def _shifts(zone: str) -> Shifts:
+    table = julian_shifts()
+    match = re.fullmatch(r"(?:GMT|UTC|UT)?([+-])(\d\d?)(?::?(\d\d))?", zone)
+    if match is None:
+        return table[zone]
+    offset = int(match[1] + "1") * (3600 * int(match[2]) + 60 * int(match[3] or 0))
+    begins, shifts = table["UTC"]
+    return tuple(begin - offset for begin in begins), shifts
 
 
 _HINT = re.compile(r"(\w+)\s*\(\s*(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*\)")

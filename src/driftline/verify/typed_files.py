@@ -7,16 +7,13 @@ microsecond, as text; a map whose keys are records as a list of entries.
 from __future__ import annotations
 
 import json
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -26,79 +23,9 @@ from pyarrow.parquet import ParquetFile
 
 from driftline.errors import DataError
 from driftline.runtime.failure import WHOLE
-from driftline.runtime.spark_version import Shifts, julian_shifts
 from driftline.verify.files import Read, SourcePlace, opened
-from driftline.verify.moments import FarMoment, date_at, timestamp_at
+from driftline.verify.moments import FarMoment, OldDays, date_at, old_date_at, old_days, timestamp_at
 from driftline.verify.values import Pairs, Single, Untyped
-
-_REFORM = date(1582, 10, 15).toordinal()
-_EPOCH = date(1970, 1, 1).toordinal()
-_MARKS = "version", "legacyDateTime", "legacyINT96", "timeZone", "sql.parquet.row.metadata"
-
-
-@dataclass(frozen=True, slots=True)
-class OldDays:
-    """A file's old calendar.
-
-    Attributes:
-        days: its dates and timestamps follow it.
-        int96: Parquet's old timestamps do.
-    """
-
-    days: bool
-    int96: bool
-    shifts: Shifts
-
-    def seconds(self, moment: int) -> int:
-        """The seconds to add to a moment, in seconds since 1970."""
-        begins, shifts = self.shifts
-        # Of what is before the table's year 1, no more than hours are a date of Python's.
-        return shifts[max(bisect_right(begins, moment) - 1, 0)]
-
-
-def old_days(metadata: Mapping[str, str]) -> OldDays | None:
-    """A file's old calendar, if its metadata name one."""
-    version, day_mark, int96_mark, zone, rows = (metadata.get(f"org.apache.spark.{mark}") for mark in _MARKS)
-    if version is None and rows is None:
-        return None
-    major, minor = re.match(r"(\d+)\.(\d+)", version or "2.0").groups()  # type: ignore[union-attr]
-    old = OldDays(
-        day_mark is not None or int(major) < 3,
-        int96_mark is not None or (int(major), int(minor)) < (3, 1),
-        _shifts(zone or "UTC"),
-    )
-    return old if old.days or old.int96 else None
-
-
-def day(days: int) -> date | FarMoment:
-    """The date of a count of days since 1970.
-
-    >>> day(-719164), day(-141428)
-    (datetime.date(1, 1, 1), datetime.date(1582, 10, 4))
-    """
-    ordinal = days + _EPOCH
-    if ordinal >= _REFORM:
-        return date_at(days)
-    # The Julian 0001-01-01 is two days before today's; each fourth year has a day more.
-    cycles, of_cycle = divmod(ordinal + 1, 1461)
-    years = min(of_cycle // 365, 3)
-    of_year = of_cycle - 365 * years
-    year = 4 * cycles + years + 1
-    leap_day = years == 3 and year % 100 == 0 and year % 400 != 0  # one that there is no more
-    before = year - 1
-    first = 365 * before + before // 4 - before // 100 + before // 400 + 1 - _EPOCH
-    return date_at(first + of_year - (leap_day and of_year >= 60))
-
-
-def _shifts(zone: str) -> Shifts:
-    table = julian_shifts()
-    match = re.fullmatch(r"(?:GMT|UTC|UT)?([+-])(\d\d?)(?::?(\d\d))?", zone)
-    if match is None:
-        return table[zone]
-    offset = int(match[1] + "1") * (3600 * int(match[2]) + 60 * int(match[3] or 0))
-    begins, shifts = table["UTC"]
-    return tuple(begin - offset for begin in begins), shifts
-
 
 _ROWS = 5_000  # per batch
 _FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
@@ -146,26 +73,50 @@ def readable(path: str, fmt: str) -> bool:
     return False
 
 
-def earlier_names(path: str, keys: set[str]) -> dict[str, str]:
+Renames: TypeAlias = "dict[str, tuple[str, Renames]]"  # the column of each field, and those inside
+
+
+def earlier_names(path: str, keys: Mapping[str, Any]) -> Renames:
     """The fields of an Avro file that a table has by an alias of theirs, and not by their name.
 
     Args:
-        keys: the fields of the table.
+        keys: the fields of the table, each with those inside.
     """
     from fastavro import reader
     from fastavro.schema import SchemaParseException
 
     schema: Any = None
     with _typed(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
-        schema = json.loads(reader(file).metadata["avro.schema"])
-    fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    own = {f["name"] for f in fields}
-    out: dict[str, str] = {}
-    for f in fields:
-        held = [alias for alias in f.get("aliases") or [] if alias in keys - own - set(out.values())]
-        if held and f["name"] not in keys:
-            out[f["name"]] = held[0]
+        schema = reader(file).writer_schema
+    return _renames(schema, keys, {})
+
+
+def _renames(schema: Any, keys: Mapping[str, Any], named: dict[str, Any]) -> Renames:
+    if isinstance(schema, list):
+        several = [branch for branch in schema if _is_nested(branch, named)]
+        return _renames(several[0], keys, named) if len(several) == 1 else {}
+    if isinstance(schema, str):
+        schema = named.get(schema)
+    if not isinstance(schema, dict) or not keys:  # a recursive schema ends where the table does
+        return {}
+    if "fields" not in schema:
+        return _renames(schema.get("items"), keys, named)
+    named[schema["name"]] = schema
+    names = {f["name"] for f in schema["fields"]}
+    out: Renames = {}
+    for f in schema["fields"]:
+        name, taken = f["name"], {column for column, _ in out.values()}
+        columns = [alias for alias in f.get("aliases") or [] if alias in keys.keys() - names - taken]
+        column = columns[0] if columns and name not in keys else name
+        inside = _renames(f["type"], keys.get(column) or {}, named)
+        if inside or column != name:
+            out[name] = column, inside
     return out
+
+
+def _is_nested(schema: Any, named: Mapping[str, Any]) -> bool:
+    schema = named.get(schema) if isinstance(schema, str) else schema
+    return isinstance(schema, dict) and schema["type"] in ("record", "error", "array", "map")
 
 
 def floats_in(path: str, fmt: str) -> int:
@@ -374,7 +325,7 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
             units = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(units, nanos, strict=True)]
             per = 1
         if kind.old is not None and zone is not None:
-            units = [None if n is None else _today(n, 10**9 // per, kind.old) for n in units]
+            units = [None if n is None else kind.old.today(n, 10**9 // per) for n in units]
         return [
             None if n is None else _moment(n * per, zone) if -_FAR <= n * per < _FAR else _far(n, type_)
             for n in units
@@ -391,7 +342,7 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
         texts = array.cast(pa.large_binary()).to_pylist()
         return [None if text is None else text.decode(errors="surrogateescape") for text in texts]
     if pa.types.is_date32(type_):
-        date_of = date_at if kind.old is None else day
+        date_of = date_at if kind.old is None else old_date_at
         return [None if n is None else date_of(n) for n in array.cast(pa.int32()).to_pylist()]
     return array.to_pylist()  # type: ignore[no-any-return]
 
@@ -400,11 +351,6 @@ def _date64(millis: int) -> Any:
     """A date, or a timestamp where the count of milliseconds is no whole number of days."""
     days, of_day = divmod(millis, 86_400_000)
     return timestamp_at(millis * 1000, zoned=False) if of_day else date_at(days)
-
-
-def _today(units: int, second: int, old: OldDays) -> int:
-    """A moment by today's calendar; ``second``: units of one."""
-    return units + old.seconds(units // second) * second
 
 
 def _far(units: int, type_: pa.TimestampType) -> str:
@@ -659,7 +605,7 @@ class AvroSchema:
             case "float":
                 return Single(written)
             case "date":
-                return date_at(written) if old is None else day(written)
+                return date_at(written) if old is None else old_date_at(written)
             case "decimal":
                 return _decimal(written, schema.get("scale", 0))
             case "big-decimal":
@@ -672,7 +618,7 @@ class AvroSchema:
             return clock_text(written * _UNITS[unit])
         per, zone = _UNITS[unit], UTC if kind == "timestamp" else None
         if old is not None and zone is not None:
-            written = _today(written, 10**9 // per, old)
+            written = old.today(written, 10**9 // per)
         if not -_FAR <= written * per < _FAR:
             return _far(written, pa.timestamp({10**6: "ms", 10**3: "us", 1: "ns"}[per], zone and "UTC"))
         return _moment(written * per, zone)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,12 @@ from fastavro.schema import SchemaParseException
 
 from driftline.convert.declared import Leaves, leaf_readings
 from driftline.convert.rest import row_texts
-from driftline.core.schema.types import Struct
+from driftline.core.schema.types import Field, List, Path, Struct, Type, dotted, peel, wrap
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, UsageError
-from driftline.observe.expect import ExpectedField
-from driftline.readers.avro.nodes import RecordNode
-from driftline.readers.avro.values import columns_of, marked
+from driftline.observe.expect import UNKNOWN, ExpectedField
+from driftline.readers.avro.nodes import LeafNode, ListNode, Node, RecordNode, UnionNode
+from driftline.readers.avro.values import LogicalNode, columns_of, marked
 from driftline.readers.columnar.message_files import message_run, row_messages
 from driftline.readers.columnar.orc import JulianCalendar, calendar_of
 from driftline.readers.columnar.parquet import FoundReaders
@@ -177,7 +177,17 @@ def _varint(number: int) -> bytes:
 
 _ROWS = 10_000  # per batch
 _CUT = 16 * 2**20  # bytes of a part
-Aliases: TypeAlias = "tuple[tuple[str, tuple[str, ...]], ...]"  # of fields, by name
+
+
+class FieldAliases(NamedTuple):
+    """The earlier names of a field, and the aliases of the fields of its records."""
+
+    name: str
+    earlier: tuple[str, ...]
+    inside: Aliases
+
+
+Aliases: TypeAlias = "tuple[FieldAliases, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +195,7 @@ class AvroReader:
     """Avro files of one schema.
 
     Attributes:
-        aliases: earlier names of the schema's fields.
+        aliases: earlier names of the schema's fields, at any depth.
     """
 
     struct: Struct
@@ -209,9 +219,11 @@ class AvroReader:
         records: Any = _read(cut, lambda: _opened(cut))
         node = columns_of(records.writer_schema, cut.leaves)
         first, names = cut.first, [f.name for f in self.struct.fields]
+        types = [f.type for f in self.struct.fields]
         while batch := _read(cut, lambda: list(islice(records, _ROWS))):
             for rows in _rows(node, batch, cut, first):
-                yield replace(rows, batch=rows.batch.rename_columns(names))
+                arrays = map(_named, rows.batch.columns, types)
+                yield replace(rows, batch=pa.RecordBatch.from_arrays([*arrays], names))
             first += len(batch)
 
 
@@ -327,32 +339,99 @@ def by_aliases(
     readers = [blocks for blocks in found.readers if isinstance(blocks, AvroReader)]
     if settings.row_key is not None and settings.row_key.envelope:
         return found
+    records = [AliasedRecords(blocks.struct, blocks.aliases, blocks.label) for blocks in readers]
+    structs, notes = _by_earlier_names(records, expected.fields)
+    out = [replace(blocks, struct=struct) for blocks, struct in zip(readers, structs, strict=True)]
+    return FoundReaders(out, [*found.notes, *notes])
+
+
+class AliasedRecords(NamedTuple):
+    """The records of a file at one place of its schema."""
+
+    struct: Struct
+    aliases: Aliases
+    label: str
+
+
+def _by_earlier_names(
+    files: Sequence[AliasedRecords], expected: Mapping[str, ExpectedField], path: Path = ()
+) -> tuple[list[Struct], list[str]]:
+    """Name the fields of records at a path as the table does, or other files of the batch.
+
+    Args:
+        files: the records of each file.
+        expected: the table's columns for them.
+
+    Returns the structs, and a note on each field.
+    """
+    if not any(records.aliases for records in files):  # of nearly all files
+        return [records.struct for records in files], []
     # In one batch, files of an old writer may come with those of the new one.
     by_name = {
-        f.name for blocks in readers for f in blocks.struct.fields if f.name not in dict(blocks.aliases)
+        f.name for records in files for f in records.struct.fields if not _aliases_at(records, f.name).earlier
     }
-    known = {*expected.fields, *by_name}
-    out, notes = [], list(found.notes)
-    for blocks in readers:
-        columns = _earlier_names(blocks, known)
-        fields = tuple(replace(f, name=columns.get(f.name, f.name)) for f in blocks.struct.fields)
-        out.append(replace(blocks, struct=Struct(fields)))
+    column_names, notes = {*expected, *by_name}, []
+    fields: list[list[Field]] = []
+    inside: dict[str, list[tuple[int, int, AliasedRecords]]] = {}
+    for number, records in enumerate(files):
+        columns = _earlier_names(records, column_names)
+        fields.append([replace(f, name=columns.get(f.name, f.name)) for f in records.struct.fields])
         notes += [
-            f"the field {name} fills {column}, its earlier name by an alias of the schema ({blocks.label})"
+            f"the field {dotted((*path, name))} fills {dotted((*path, column))}, its earlier name by an alias of the "
+            f"schema ({records.label})"
             for name, column in columns.items()
         ]
-    return FoundReaders(out, notes)
+        for place, f in enumerate(records.struct.fields):
+            if isinstance(struct := peel(f.type)[1], Struct):
+                within = AliasedRecords(struct, _aliases_at(records, f.name).inside, records.label)
+                inside.setdefault(fields[number][place].name, []).append((number, place, within))
+    for name, places in inside.items():
+        structs, notes_inside = _by_earlier_names(
+            [within for *_, within in places], expected.get(name, UNKNOWN).fields, (*path, name)
+        )
+        notes += notes_inside
+        for (number, place, _), struct in zip(places, structs, strict=True):
+            f = fields[number][place]
+            fields[number][place] = replace(f, type=wrap(struct, peel(f.type)[0]))
+    return [Struct(tuple(of_file)) for of_file in fields], notes
 
 
-def _earlier_names(blocks: AvroReader, known: set[str]) -> Mapping[str, str]:
+def _aliases_at(records: AliasedRecords, name: str) -> FieldAliases:
+    return next(
+        (of_field for of_field in records.aliases if of_field.name == name), FieldAliases(name, (), ())
+    )
+
+
+def _earlier_names(records: AliasedRecords, column_names: set[str]) -> Mapping[str, str]:
     """The earlier name of each field that has a column by that name alone."""
-    names = {f.name for f in blocks.struct.fields}
+    names = {f.name for f in records.struct.fields}
     columns: dict[str, str] = {}
-    for name, aliases in blocks.aliases:
-        column = next((alias for alias in aliases if alias in known and alias not in names), None)
-        if column is not None and name not in known and column not in columns.values():
+    for name, earlier, _ in records.aliases:
+        column = next((alias for alias in earlier if alias in column_names and alias not in names), None)
+        if column is not None and name not in column_names and column not in columns.values():
             columns[name] = column
     return columns
+
+
+def _named(array: pa.Array, type_: Type) -> pa.Array:
+    """The array with the names of a type for the fields of its structs."""
+    named = _arrow_named(array.type, type_)
+    return array if named == array.type else array.view(named)
+
+
+def _arrow_named(arrow: pa.DataType, type_: Type) -> pa.DataType:
+    match type_:
+        case List(element):
+            return pa.list_(arrow.value_field.with_type(_arrow_named(arrow.value_type, element)))
+        case Struct(fields):
+            return pa.struct(
+                [
+                    child.with_name(f.name).with_type(_arrow_named(child.type, f.type))
+                    for child, f in zip(arrow, fields, strict=True)
+                ]
+            )
+        case _:
+            return arrow
 
 
 def _found(files: Sequence[str]) -> tuple[list[AvroReader], list[str]]:
@@ -380,18 +459,28 @@ def _cut(path: str) -> tuple[Struct, Aliases, list[BlockRange], set[str]]:
         raise UsageError(f"{path}: {error.message}", error.hint) from error
     try:
         leaves = cuts[0].leaves if cuts else leaf_readings
-        struct = columns_of(_parsed(text, unknown), leaves).struct
-        return struct, _aliases(json.loads(text)), cuts, unknown
+        node = columns_of(_parsed(text, unknown), leaves)
+        return node.struct, _aliases(node), cuts, unknown
     except RecursionError as error:
         raise UsageError(f"{path}: its schema is nested too deeply") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.hint) from error
 
 
-def _aliases(schema: Any) -> Aliases:
-    """The aliases of a record's fields; none of a schema whose records are in a union."""
-    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
-    return tuple((f["name"], tuple(map(str, f["aliases"]))) for f in fields if f.get("aliases"))
+def _aliases(node: Node) -> Aliases:
+    """The aliases of the fields of records, also in lists; none where a union has several records."""
+    match node:
+        case RecordNode(nodes=nodes, aliases=aliases):
+            earlier = dict(aliases)
+            fields = [FieldAliases(key, earlier.get(key, ()), _aliases(child)) for key, child in nodes]
+            return tuple(f for f in fields if f.earlier or f.inside)
+        case ListNode(items):
+            return _aliases(items)
+        case UnionNode(branches):
+            records = [branch for branch in branches if not isinstance(branch, LeafNode | LogicalNode)]
+            return _aliases(records[0]) if len(records) == 1 else ()
+        case _:
+            return ()
 
 
 def _parsed(text: bytes, unknown: set[str]) -> Any:

@@ -79,10 +79,16 @@ TEXT = LeafNode(STRING, (str,))
 
 @dataclass(frozen=True, slots=True)
 class RecordNode:
-    """Records of this ``name``, alone or in a union; ``nodes``: of each key."""
+    """Records of this ``name``, alone or in a union.
+
+    Attributes:
+        nodes: the node of each key.
+        aliases: earlier names of fields, by key.
+    """
 
     name: str
     nodes: tuple[tuple[str, Node], ...]
+    aliases: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def struct(self) -> Struct:

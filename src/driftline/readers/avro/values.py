@@ -401,7 +401,10 @@ class _Schema:
         self._open.add(name)
         fields = tuple((f["name"], self.node(f["type"], (*path, f["name"]))) for f in schema["fields"])
         self._open.remove(name)
-        return RecordNode(name, fields)
+        aliases = tuple(
+            (f["name"], tuple(map(str, f["aliases"]))) for f in schema["fields"] if f.get("aliases")
+        )
+        return RecordNode(name, fields, aliases)
 
     def _union(self, branches: Sequence[Any], path: Path) -> Node:
         nodes = [self.node(branch, path) for branch in branches if branch != "null"]
