@@ -64,7 +64,6 @@ FORMAT_HAS_NO_SAY = {
     "test_patched.py",
     "test_pipes.py",
     "test_policies.py",
-    "test_printed_hints.py",
     "test_promote.py",
     "test_recorded.py",
     "test_rules.py",
