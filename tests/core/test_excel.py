@@ -17,7 +17,8 @@ from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError, UsageError
 from driftline.files.endings import format_by_name, is_hidden_name
 from driftline.readers.csv.open import form_of
-from driftline.readers.excel import sheet_split, sheet_texts
+from driftline.readers.excel import sheet_split, sheet_texts, with_earlier_names
+from driftline.readers.json.splits import Split
 from driftline.verify.csv import CsvDialect
 from driftline.verify.workbooks import as_lines
 
@@ -93,6 +94,23 @@ def test_header_of_a_sheet_fills_the_column_of_another_letter_case_where_that_is
         as_lines(path, tmp_path / "lines", "", CsvDialect(names=names), keys)
         assert list(json.loads((tmp_path / "lines").read_text().splitlines()[1])) == columns
         assert notes == (["names: id is ID, TOTAL is Total (--names fold)"] if names else [])
+
+
+def test_workbooks_of_one_batch_take_the_letter_case_of_those_before_them(tmp_path: Path) -> None:
+    headers = [["Id", "x"], ["ID", "X"], ["id", "new"], ["Id", "New"]]
+    paths = [workbook(tmp_path / f"{n}.xlsx", s=[header, [1, 2]]) for n, header in enumerate(headers)]
+    splits = [split for path in paths for split in sheet_split(path, "")]
+    fold = Dialect(names="fold")
+
+    def columns(splits: Sequence[Split], dialect: Dialect, *keys: str) -> list[list[str]]:
+        texts = [next(sheet_texts(split, dialect, 10_000, [], keys)) for split in splits]
+        return [list(json.loads(rows[1])) for rows in texts]
+
+    folded = with_earlier_names(splits, fold)
+    assert columns(folded, fold) == [["Id", "x"], ["Id", "x"], ["Id", "new"], ["Id", "new"]]
+    assert columns(folded, fold, "ID") == [["ID", "x"], ["ID", "x"], ["ID", "new"], ["ID", "new"]]
+    assert columns(folded, fold, "ID", "id") == [["ID", "x"], ["ID", "x"], ["id", "new"], ["ID", "new"]]
+    assert columns(with_earlier_names(splits, Dialect()), Dialect()) == headers
 
 
 def test_a_column_of_moments_has_no_days(tmp_path: Path) -> None:

@@ -72,6 +72,19 @@ def test_a_refused_row_waits_with_its_place(table: Table, tmp_path: Path) -> Non
     assert table.read().count() == 2
 
 
+def test_headers_of_one_batch_that_differ_in_letter_case_are_one_column_where_names_fold(
+    table: Table, tmp_path: Path
+) -> None:
+    headers = [["Id", "Total"], ["ID", "total"]]
+    files = [workbook(tmp_path / f"{n}.xlsx", [header, [n, 2]]) for n, header in enumerate(headers)]
+
+    result = table.ingest(files, names="fold")
+
+    assert [f.name for f in table.schema().schema.struct.fields] == headers[0]
+    assert "names: ID is Id, total is Total (--names fold)" in result.hints
+    assert table.verify(files, exactly=True).ok
+
+
 def test_a_capture_takes_the_workbooks_of_a_folder(table: Table, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

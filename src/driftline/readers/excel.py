@@ -6,20 +6,22 @@ import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from html import unescape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from driftline.convert.kernels import duration_text
-from driftline.core.settings.csv import NO, YES, Dialect
+from driftline.core.schema.naming import caseless, in_case_of
+from driftline.core.settings.csv import FOLD, NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.readers.csv.open import header_advice, is_row, named
 from driftline.readers.csv.types import folded_names, null_notes
 from driftline.readers.json.splits import Split, with_members
 from driftline.runtime.failure import WHOLE
-from driftline.runtime.stores import opened
+from driftline.runtime.stores import mapped, opened
 
 if TYPE_CHECKING:
     from python_calamine import CalamineWorkbook
@@ -55,6 +57,23 @@ def sheet_split(path: str, sheet: str) -> list[Split]:
     return [Split(path, 0, len(content), document=True, sheet=sheet or names[0])] if names else []
 
 
+def with_earlier_names(splits: Sequence[Split], dialect: Dialect) -> list[Split]:
+    """The sheets of one batch, each with the names of columns of those before it, where names fold."""
+    if dialect.names != FOLD or len(splits) < 2:
+        return list(splits)
+    of_path = {split.path: split for split in splits}
+    headers = mapped(lambda path: _column_names(of_path[path], dialect), [*of_path])
+    header_of = dict(zip(of_path, headers, strict=True))
+    earlier: tuple[str, ...] = ()
+    placed = []
+    for split in splits:
+        placed.append(replace(split, earlier_names=earlier))
+        names = in_case_of(header_of[split.path], earlier)
+        if new := [name for name in names if name not in earlier]:
+            earlier += tuple(new)  # else all share one tuple
+    return placed
+
+
 def sheet_texts(
     split: Split,
     dialect: Dialect,
@@ -70,27 +89,16 @@ def sheet_texts(
         notes: gets advice for a person.
         keys: those of the table's fields.
     """
-    content = _content(split.path)
-    sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
-    if sheet.start is None:
-        return
-    top, first_column = sheet.start
-    rows = sheet.to_python(skip_empty_area=True)
-    text = _sheet_xml(content, split.sheet)
-    for number, column, error in _cells(_ERROR, text) if b't="e"' in text else ():
-        rows[number - top][column - first_column] = error
-    if b">-" in text and any(isinstance(cell, time) for row in rows for cell in row):
-        epoch = _epoch(content)
-        for number, column, serial in _cells(_NEGATIVE, text):
-            row, place = rows[number - top], column - first_column
-            row[place] = _before(epoch, float(serial)) if isinstance(row[place], time) else row[place]
-    skipped = max(0, int(dialect.skip_lines or 0) - top)
-    first = next((i for i, row in enumerate(rows) if i >= skipped and any(map(_is_filled, row))), None)
+    rows, top = _rows(split)
+    first = _first(rows, top, dialect)
     if first is None:
         return
     names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
     notes = [] if notes is None else notes
-    names = folded_names(names, list(keys), dialect, notes)
+    # A name of the table comes first: an earlier sheet's own spelling of it is not in the table.
+    keys, in_table = list(keys), set(map(caseless, keys))
+    keys += [name for name in split.earlier_names if caseless(name) not in in_table]
+    names = folded_names(names, keys, dialect, notes)
     notes.extend(filter(None, [advice]))
     # In a column of moments a bare date is midnight: else the column would have two types.
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
@@ -105,6 +113,37 @@ def sheet_texts(
     if texts:
         yield _with_members(texts, split)
     notes.extend(null_notes({text: count for text, count in nulls.items() if count}))
+
+
+def _rows(split: Split) -> tuple[list[list[Any]], int]:
+    """The rows of a sheet from its first cell on, and the number of rows above them."""
+    content = _content(split.path)
+    sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
+    if sheet.start is None:
+        return [], 0
+    top, first_column = sheet.start
+    rows = sheet.to_python(skip_empty_area=True)
+    text = _sheet_xml(content, split.sheet)
+    for number, column, error in _cells(_ERROR, text) if b't="e"' in text else ():
+        rows[number - top][column - first_column] = error
+    if b">-" in text and any(isinstance(cell, time) for row in rows for cell in row):
+        epoch = _epoch(content)
+        for number, column, serial in _cells(_NEGATIVE, text):
+            row, place = rows[number - top], column - first_column
+            row[place] = _before(epoch, float(serial)) if isinstance(row[place], time) else row[place]
+    return rows, top
+
+
+def _first(rows: Sequence[Sequence[Any]], top: int, dialect: Dialect) -> int | None:
+    """The first row that is not skipped and has a value."""
+    skipped = max(0, int(dialect.skip_lines or 0) - top)
+    return next((i for i, row in enumerate(rows) if i >= skipped and any(map(_is_filled, row))), None)
+
+
+def _column_names(split: Split, dialect: Dialect) -> Sequence[str]:
+    rows, top = _rows(split)
+    first = _first(rows, top, dialect)
+    return () if first is None else _names(rows[first : first + _HEAD], dialect, split.path)[0]
 
 
 def _with_members(texts: list[bytes], split: Split) -> list[bytes]:

@@ -23,7 +23,7 @@ from driftline.files.text import LineRange
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
-from driftline.readers.excel import sheet_split
+from driftline.readers.excel import sheet_split, with_earlier_names
 from driftline.readers.json.documents import lists_of_records
 from driftline.readers.json.rows import JsonRows, LineTask, Run, SplitReader
 from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, line_feeds, splits_of
@@ -79,6 +79,7 @@ class JsonFiles(Source):
         if self.workbooks:
             cut = partial(sheet_split, sheet=settings.sheet)
         splits = [split for of_file in mapped(cut, self.files) for split in of_file]
+        splits = with_earlier_names(splits, settings.csv) if self.workbooks else splits
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
         members = json_members(self.texts) if settings.hive else {}
         return [
@@ -244,7 +245,7 @@ class JsonScan(BatchScan):
 
 def _cutting(settings: TableSettings) -> tuple[object, ...]:
     """The settings by which files are cut."""
-    return settings.hive, settings.records, settings.sheet
+    return settings.hive, settings.records, settings.sheet, settings.csv
 
 
 def _reject(at: int, why: Why) -> Reject:

@@ -31,6 +31,7 @@ class Split:
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
     ``bounded``: the file may go on behind its last split, with lines that are not read.
     ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
+    ``earlier_names``: of the columns of workbooks before it, in whose letter case its own may stand.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Split:
     text_length: int | None = None
     beside: tuple[tuple[str, bytes], ...] = ()
     sheet: str = ""
+    earlier_names: tuple[str, ...] = ()
     bounded: bool = False
 
     def cut(self, size: int) -> list[Split]:
