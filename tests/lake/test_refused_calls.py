@@ -18,6 +18,7 @@ from driftline.lake import Lake, Table
 CALLS = r"""
 Lake.open(3) | Lake.open: path is an int
 Lake.open(None) | path is a NoneType
+Lake.open("") | an empty path names no lake
 Lake.open("a\0b") | NUL character
 Lake.open(here / "file") | Cannot make the lake folder
 Lake.open("s3://bucket/lake") | SQLite catalog
@@ -62,6 +63,8 @@ table.ingest(here / "file", format=3) | format is an int
 table.ingest({"id": 1}, policy="strcit") | did you mean 'strict'
 table.ingest({"id": 1}, polcy="strict") | did you mean 'policy'
 table.ingest({"id": 1}, hints={"id": "lnog"}) | did you mean long
+table.ingest({"id": 1}, json_column="id") | json_column is only for Spark DataFrames
+table.ingest(here / "file", json_column="id") | json_column is only for Spark DataFrames
 table.ingest({"id": 1}, settings=3) | settings is an int
 table.ingest({"id": 1}, settings={3: "x"}) | settings is a dict
 table.ingest({"id": 1}, dry_run="yes") | dry_run is a str
@@ -75,6 +78,7 @@ table.ingest(Model()) | Model.model_dump raised ValueError: no dump
 table.capture(3, name="c") | Table.capture: data is an int
 table.capture(here / "in", name=3) | name is an int
 table.capture(here / "in", name="a/b") | a/b
+table.capture(here / "in", name="c", json_column="id") | json_column is only for Spark DataFrames
 table.capture(here / "in", name="c", every="10s") | every is a str
 table.capture(here / "in", name="c", max_files="x") | max_files is a str
 table.capture(here / "in", name="c", changed_files="nope") | changed_files = 'nope' is not possible

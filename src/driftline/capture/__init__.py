@@ -23,7 +23,7 @@ from driftline.errors import UsageError
 from driftline.ingest.batch import Listener
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
-from driftline.sources.inputs import given_paths
+from driftline.sources.inputs import column_of_no_frame, given_paths
 from driftline.sources.spooled import is_pipe, is_url, shown
 
 if TYPE_CHECKING:
@@ -182,6 +182,8 @@ def _flow(
         if (typed or reading.json_column == "value") and is_kafka(frame):
             return Kafka(frame, "a DataFrame", reading.topics.values())
         return Frames(frame, reading.json_column)
+    if reading.json_column is not None:
+        raise column_of_no_frame()
     if str(data).startswith(SCHEME):
         return kafka(spark, str(data), reading.topics, place)
     assert place.local is not None, "a checkpoint in a store is mirrored"

@@ -113,8 +113,12 @@ class Lake(Shown):
 
         Raises:
             SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
-            UsageError: The folder has another catalog than the one that is named, or two.
+            UsageError: The folder has another catalog than the one that is named, or two; or ``path`` is
+                empty.
         """
+        # Path("") is the working directory, which a variable that is not set would make a lake.
+        if not os.fspath(path):
+            raise UsageError("an empty path names no lake", 'pass its folder; "." is the current one')
         path = os.path.expanduser(path)  # noqa: PTH111  of URIs, Path would drop a slash
         stored = is_stored(path)
         if stored and ducklake is None:

@@ -222,3 +222,10 @@ def is_polars(data: object) -> bool:
 def is_polars_frame(data: object) -> bool:
     """True if the data are a DataFrame of Polars'."""
     return is_polars(data) and hasattr(data, "iter_slices")
+
+
+def column_of_no_frame() -> UsageError:
+    """The error for a column of JSON texts of data that is no DataFrame of Spark."""
+    return UsageError(
+        "json_column is only for Spark DataFrames", "leave it out: the data's records are the rows"
+    )

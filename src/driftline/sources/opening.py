@@ -24,7 +24,7 @@ from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
 from driftline.sources.in_memory import written, written_as_text
-from driftline.sources.inputs import Data, is_pandas, is_table, paths_or_rows
+from driftline.sources.inputs import Data, column_of_no_frame, is_pandas, is_table, paths_or_rows
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.listing import PathTexts, path_texts
 from driftline.sources.scan import Source
@@ -71,11 +71,15 @@ def opened(
         json_column: a frame's column of JSON records.
         strings: CSV cells and texts of Python records stay text.
         shared: the lake's folder, which all tasks see, if known.
+
+    Raises UsageError, DataError.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
         yield of_frame(cast("DataFrame", data), json_column)
         return
+    if json_column is not None:
+        raise column_of_no_frame()
     messages, ranges = isinstance(data, Messages), dict[str, LineRange]()
     if isinstance(data, FileParts):
         ranges, data = dict(data.ranges), list(data.files)
