@@ -195,6 +195,61 @@ def test_undo_after_batches_without_rows_takes_the_last_batch_with_rows_back(
     assert table.ingest([{"id": 1, "seq": 4, "v": "late", "w": 1}]).by_key.updated == 1
 
 
+@pytest.mark.parametrize("with_columns", [True, False])
+def test_each_further_undo_takes_the_batch_before_back(
+    lake: Lake, table_name: str, tmp_path: Path, with_columns: bool
+) -> None:
+    table, taken, states = lake.table(table_name), [], []
+    files = [
+        put(tmp_path / "0.jsonl", [{"id": i, "seq": 1, "v": "a"} for i in range(5)]),
+        *(
+            put(
+                tmp_path / f"{n}.jsonl",
+                [
+                    {"id": 0, "seq": 1 + n, "v": "bcd"[n - 1], **({f"n{n}": n} if with_columns else {})},
+                    {"id": n, "seq": 9, "op": "d"},
+                    {"id": 10 + n, "seq": 1, "v": "new"},
+                ],
+            )
+            for n in (1, 2, 3)
+        ),
+    ]
+
+    def state() -> tuple[Any, ...]:
+        return sorted(map(str, rows_of(table))), held_by_others(table), table.read().columns
+
+    for file in files:
+        taken.append(table.ingest(file, settings=SETTINGS).batch)
+        states.append(state())
+    for _ in range(2):
+        for number in (3, 2, 1):
+            assert table.undo(yes=True).to_dict()["rows"]["id"] == taken[number]
+            assert state() == states[number - 1]
+            assert table.verify(files[:number], exactly=True).ok
+        with pytest.raises(DataError, match="has not changed since it was created"):
+            table.undo(yes=True)
+        for number in (1, 2, 3):
+            taken[number] = table.ingest(files[number]).batch
+            assert state() == states[number]
+        assert table.verify(files, exactly=True).ok
+
+
+def test_undo_after_an_undone_batch_takes_the_change_before_it_back(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "seq": 1, "v": "a"}], settings=SETTINGS)
+    table.ingest([{"id": 1, "seq": 2, "v": "b", "w": 1}])
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN y string")
+    table.ingest([{"id": 1, "seq": 3, "v": "c", "x": 1}])
+    table.undo(yes=True)
+    undone = table.undo().to_dict()
+
+    assert [change["path"] for change in undone["changes"]] == ["y"]
+    assert [(row["v"], row["w"]) for row in rows_of(table)] == [("b", 1)]
+    assert not {"x", "y"} & {*table.read().columns}
+    table.undo()  # of the undo, which was of the definition alone
+    assert "y" in table.read().columns and "x" not in table.read().columns
+
+
 def test_undo_forgets_the_deletes_of_its_batch(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": i, "seq": 1, "n": i} for i in (1, 2)], settings=SETTINGS)

@@ -308,7 +308,8 @@ class Table(Shown):
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
         """Take back the last change of the table's definition, or all since schema version ``to``, in
-        metadata only. Of a table with a key, the last batch goes with its rows.
+        metadata only. Of a table with a key, the last batch goes with its rows; the next call takes back
+        what was before it.
 
         ``yes``: even if that hides values, or rows. Raises UsageError, DataError with the reason.
         """

@@ -18,6 +18,7 @@ from driftline.core.history.entries import (
     of_undo,
     partition_text,
     sort_text,
+    standing,
 )
 from driftline.core.history.restoring import Restoration, restoration
 from driftline.core.planning.own_columns import own_column
@@ -106,6 +107,7 @@ def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Un
     """Take back the last change of the table's definition, or all since schema version ``to``.
 
     Of a table with a key the last batch is such a change: its rows go, and those that it removed come back.
+    The next call takes back what was before that batch, not the undo of it.
     ``yes``: also if that hides values, or rows. Raises UsageError, DataError with the reason; nothing is
     changed then.
     """
@@ -119,7 +121,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     versions = table.versions()
     now = alteration.before
     if to is None and now.properties.get(KEY_PROPERTY):
-        last = history.of(table.name, versions).entries[-1]
+        last = _last_change(table.name, versions)
         if (batch := _last_batch(table, last)) is not None:
             return _without(table, alteration, versions, batch, last, yes=yes)
     change, then = _target(table.name, versions, now, to)
@@ -200,7 +202,7 @@ def _without(
             "pass --yes to do it; ingest its source again to reverse that",
         )
     properties = without_batch(plan.after.properties, batch.id)
-    draft = alteration.revert(batch, replace(plan.after, properties=properties), of_undo(change))
+    draft = alteration.revert(batch, replace(plan.after, properties=properties), of_undo(change, batch.id))
     draft.commit()
     after = draft.definition
     changes, layout = diff(now.schema, after.schema), tuple(_layout(now, after))
@@ -238,9 +240,14 @@ def _hidden(
     return hidden
 
 
+def _last_change(table: str, versions: Versions) -> Entry:
+    """The last change of the definition that was not taken back with a batch."""
+    return standing(history.of(table, versions).entries)
+
+
 def _just_rewritten(table: CatalogTable, versions: Versions) -> bool:
     """True if the last change is a resolve or a promote, and no row was written since."""
-    last = history.of(table.name, versions).entries[-1]
+    last = _last_change(table.name, versions)
     return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
 
 
@@ -249,7 +256,7 @@ def _target(table: str, versions: Versions, now: Definition, to: int | None) -> 
     events = history.of(table, versions)
     if to is not None:
         return f"all since schema {to}", replace(now, schema=events.schema(to))
-    last = events.entries[-1]
+    last = standing(events.entries)
     if last.makes_table:
         raise DataError(f"{table} has not changed since it was created: nothing to undo")
     if last.before is None or last.by == "unknown":

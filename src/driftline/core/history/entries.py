@@ -62,6 +62,7 @@ class ChangeRecord:
 
     Attributes:
         by: batch, alter, resolve, promote or undo.
+        batch: its id, or that of the batch whose rows the undo took back.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
     ``counts``: of a batch of changes by key, its records by what became of them.
@@ -117,9 +118,20 @@ def of_promote(text: str) -> dict[str, str]:
     return {CHANGE_RECORD: dump_record({"by": "promote", "id": uuid4().hex, "text": cut_statement(text)})}
 
 
-def of_undo(text: str) -> dict[str, str]:
-    """The property that records an `undo`, by what it took back."""
-    return {CHANGE_RECORD: dump_record({"by": "undo", "id": uuid4().hex, "text": cut_statement(text)})}
+def of_undo(text: str, batch: str = "") -> dict[str, str]:
+    """The property that records an `undo`, by what it took back.
+
+    Args:
+        batch: the batch whose rows went with it.
+    """
+    record = {"by": "undo", "id": uuid4().hex, "text": cut_statement(text)}
+    return {CHANGE_RECORD: dump_record({**record, "batch": batch} if batch else record)}
+
+
+def undone_batch(properties: Mapping[str, str]) -> str:
+    """The batch whose rows an `undo` took back, by the property that records it; empty if there is none."""
+    record = read_record({CHANGE_RECORD: str(properties.get(CHANGE_RECORD, ""))}, {})
+    return record.batch if record is not None and record.by == "undo" else ""
 
 
 def in_short(changes: Iterable[Any]) -> str:
@@ -316,6 +328,23 @@ def entries(versions: Sequence[Version], schemas: Mapping[int, Schema], *, compl
             out.append(_entry(before, version))
         before = version
     return out
+
+
+def standing(entries: Sequence[Entry]) -> Entry:
+    """The last change that stands: neither of a batch that was taken back with its rows, nor the undo of one.
+
+    An undo of a definition alone stands: another undo takes it back.
+    """
+    left, undone = list(entries), set[str]()
+    while len(left) > 1 and (batch := left[-1].record.batch):
+        if left[-1].by == "undo":
+            undone.add(batch)
+        elif batch in undone:
+            undone.remove(batch)
+        else:
+            break
+        left.pop()
+    return left[-1]
 
 
 def _entry(before: Version | None, after: Version, *, is_first: bool = False) -> Entry:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from pyroaring import BitMap64
 
-from driftline.core.history.entries import BATCH, MOVED
+from driftline.core.history.entries import BATCH, MOVED, undone_batch
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError
@@ -46,7 +46,7 @@ _OF_FILES = {"ducklake_file_column_stats", "ducklake_file_partition_value", "duc
 
 
 def last_batch(connection: Connection, name: str) -> LastBatch | None:
-    """Return the batch of the newest snapshot that changed a table's rows.
+    """Return the batch of the newest snapshot that changed a table's rows, and was not taken back.
 
     None if it only rewrote rows, if another writer changed them, or if the table was altered since.
     """
@@ -87,6 +87,7 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
             "SELECT begin_snapshot FROM meta.ducklake_schema_versions WHERE table_id = ?", [table]
         )
     }
+    undone = set[str]()
     for snapshot, changes, extra in connection.rows(
         "SELECT snapshot_id, changes_made, commit_extra_info FROM meta.ducklake_snapshot_changes "
         f"WHERE changes_made LIKE '%:{table}%' ORDER BY snapshot_id DESC"
@@ -96,6 +97,12 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
         # A batch whose records are all late, or all wait, leaves its mark in a snapshot without rows. So do
         # settings that are no version of the table.
         if not kinds or (kinds == {"altered_table"} and (batch is not None or snapshot not in begun)):
+            continue
+        if gone := undone_batch(message):
+            undone.add(gone)
+            continue
+        if batch in undone:
+            undone.remove(batch)
             continue
         if batch is None:
             return None
@@ -114,11 +121,11 @@ def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The files that a snapshot ended; all paths are whole.
+    """The files that ended with a snapshot or a later one; all paths are whole.
 
     Attributes:
         data: the data files by path, each with its id and the deleted rows that the catalog kept.
-        deletes: the delete files of which it made larger ones.
+        deletes: the delete files of which larger ones were made.
     """
 
     data: Mapping[str, tuple[int, Sequence[int]]] = field(default_factory=dict)
@@ -126,7 +133,9 @@ class Replaced:
 
 
 def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) -> Replaced:
-    """Return the files that a snapshot ended, of the table ``name``.
+    """Return the files that the table ``name`` had before a snapshot, and has lost since.
+
+    Those of later batches, which were taken back, are among them: what came back is a copy, and newer.
 
     Raises DataError if the snapshot before it was expired, and files may be gone with it.
     """
@@ -138,14 +147,14 @@ def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) 
     deleted_rows = inlined_deletes(connection, table.id, snapshot - 1)
     data = connection.rows(
         "SELECT data_file_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_data_file "
-        "WHERE table_id = ? AND end_snapshot = ?",
+        "WHERE table_id = $1 AND begin_snapshot < $2 AND end_snapshot >= $2",
         [table.id, snapshot],
     )
     deletes = connection.rows(
         "SELECT d.path, CAST(d.path_is_relative AS BOOLEAN), f.path, CAST(f.path_is_relative AS BOOLEAN), "
         "d.delete_count, d.file_size_bytes, d.footer_size FROM meta.ducklake_delete_file d "
         "JOIN meta.ducklake_data_file f ON f.data_file_id = d.data_file_id AND f.table_id = d.table_id "
-        "WHERE d.table_id = ? AND d.end_snapshot = ?",
+        "WHERE d.table_id = $1 AND d.begin_snapshot < $2 AND d.end_snapshot >= $2",
         [table.id, snapshot],
     )
     return Replaced(
@@ -209,19 +218,20 @@ def take_back(
     snapshot: int,
     returning: Sequence[ReturningFile],
 ) -> None:
-    """End the rows and delete files of a snapshot, and restore the rows that it ended.
+    """End the rows and delete files since a snapshot, and restore those of before that ended since.
 
     Its source files count as not ingested.
     """
     for place in ("ducklake_data_file", "ducklake_delete_file"):
-        connection.end(place, head.snapshot, f"table_id = {table.id} AND begin_snapshot = {snapshot}")
+        connection.end(place, head.snapshot, f"table_id = {table.id} AND begin_snapshot >= {snapshot}")
     for id_, file in enumerate(returning, head.file_id):
         _return(connection, head, file, id_)
     head.file_id += len(returning)
     for place in map(quoted, inlined_tables(connection, table.id)):
+        connection.end(place, head.snapshot, f"begin_snapshot >= {snapshot}")
         connection.execute(
             f"INSERT INTO meta.{place} SELECT * REPLACE ({head.snapshot} AS begin_snapshot, NULL AS end_snapshot) "
-            f"FROM meta.{place} WHERE end_snapshot = {snapshot}"
+            f"FROM meta.{place} WHERE begin_snapshot < {snapshot} AND end_snapshot >= {snapshot}"
         )
     forget(connection, table.id, snapshot)
     head.changes_made.append(f"deleted_from_table:{table.id}")
