@@ -113,13 +113,9 @@ class Lake(Shown):
 
         Raises:
             SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
-            UsageError: The folder has another catalog than the one that is named, or two; or ``path`` is
-                empty.
+            UsageError: The path is empty, or the folder has another catalog than the named one, or two.
         """
-        # Path("") is the working directory, which a variable that is not set would make a lake.
-        if not os.fspath(path):
-            raise UsageError("an empty path names no lake", 'pass its folder; "." is the current one')
-        path = os.path.expanduser(path)  # noqa: PTH111  of URIs, Path would drop a slash
+        path = _expanded(path)
         stored = is_stored(path)
         if stored and ducklake is None:
             path, properties, stored = DEFAULT, in_store(path, properties or {}), False
@@ -320,6 +316,14 @@ class Lake(Shown):
         `Table.expire` ends these. A folder that a table uses again is left alone.
         """
         return [] if self.embedded is None else self.embedded.dropped(delete=delete)
+
+
+def _expanded(path: str | os.PathLike[str]) -> str:
+    """A lake's path with ``~`` as the home folder. Raises UsageError if it is empty."""
+    # Path("") is the working directory, which a variable that is not set would make a lake.
+    if not os.fspath(path):
+        raise UsageError("an empty path names no lake", 'pass its folder; "." is the current one')
+    return os.path.expanduser(os.fspath(path))  # noqa: PTH111  of URIs, Path would drop a slash
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
