@@ -437,6 +437,20 @@ def test_what_is_broken_is_named(tmp_path: Path) -> None:
         list(reader.rows(0))
 
 
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+def test_broken_block_is_named_by_ingest_and_verify(tmp_path: Path, codec: str) -> None:
+    file = written(tmp_path / "a.avro", ["null", "string"], *map(str, range(10_000)), codec=codec)
+    whole = file.read_bytes()
+    at = len(whole) // 2
+    file.write_bytes(whole[:at] + b"\x7f" * 50 + whole[at + 50 :])
+
+    (reader,) = avro_readers([str(file)])
+    with pytest.raises(DataError, match=r"a\.avro: cannot be read: "):
+        list(reader.rows(0))
+    with pytest.raises(DataError, match=r"a\.avro: cannot be read: "):
+        list(read_columns(str(file), "avro"))
+
+
 @pytest.mark.parametrize("wrong", [b'"inx"', b'"i t"', b"12345", b"[[1]]"])
 def test_a_schema_that_does_not_parse_is_named(tmp_path: Path, wrong: bytes) -> None:
     file = written(tmp_path / "a.avro", "int", 1)

@@ -152,6 +152,10 @@ DOCUMENTS = [
     (b'[{"a": 1}, {"a": 2}]', True),
     (b'[{"a": 1},\n{"a": 2}\n]\n', True),
     (b'[\n{"a": 1},\n{"a" 2}\n]\n', True),
+    (b'[{"a": 1},\n{"a" 2},\n{"a": 3}]\n', True),
+    (b'[{"a": 1},\n{"a": 2}\n{"a": 3}\n]\n', True),
+    (b'[{\n "a": 1\n}, {\n "a" 2\n}]\n', True),
+    (b'[{"a" 1},\n{"a": 2},\n{"a": 3}]\n', True),
     (b'[oops\n{"a": 1}', False),
     (b'[1]\n{"a": 1}', False),
     (b'[1]\n{"a": ', False),
@@ -227,7 +231,11 @@ def test_document_with_a_fault_is_one_reject_with_its_line(tmp_path: Path) -> No
     object_, array = tmp_path / "o.json", tmp_path / "a.json"
     object_.write_text('{\n "a": 1,\n "b": [1, 2\n 3],\n "c": 4\n}\n')
     array.write_text('[\n {"a": 1},\n {"a" 2}\n]\n')
-    for file, place in ((object_, "line 4, column 2"), (array, "line 3, column 7")):
+    open_ = tmp_path / "b.json"
+    open_.write_text('[{"a": 1},\n {"a" 2},\n{"a": 3}]\n')
+    for file, place in (
+        (object_, "line 4, column 2"), (array, "line 3, column 7"), (open_, "line 2, column 7"),
+    ):  # fmt: skip
         tally = observed(splits_of(str(file))).tally
         assert (tally.records, tally.rejected) == (0, 1)
         (reject,) = tally.reasons

@@ -108,6 +108,18 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         parquet_readers([str(tmp_path / "twice.parquet")])
 
 
+def test_values_that_do_not_unpack_are_named_by_ingest_and_verify(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(3000)}), file)
+    content = file.read_bytes()
+    file.write_bytes(content[:20] + b"\xff" * 30 + content[50:])
+    (reader,) = parquet_readers([str(file)])
+    with pytest.raises(DataError, match=r"a\.parquet: row group 0: a: cannot be read: "):
+        read(reader)
+    with pytest.raises(DataError, match=r"a\.parquet: cannot be read: "):
+        list(read_columns(str(file), "parquet"))
+
+
 def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(tmp_path: Path) -> None:
     """Arrow gives the rows that there are, and no error."""
     file = tmp_path / "a.parquet"

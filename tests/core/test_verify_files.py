@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
-from driftline.readers.json.documents import records_of
+from driftline.readers.json.documents import is_document, records_of
 from driftline.verify import files, in_memory, json_texts
 from driftline.verify.comparison import pair
 from driftline.verify.csv import cells, rows
@@ -54,7 +54,7 @@ def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, An
         pytest.param(b'{"a": 1}\n{"a":\n 2}', [("1", {"a": 1}), ("2", {"a": 2})], id="an object over lines behind a line"),
         pytest.param(b'{\n"a": [1\n2]\n}', [("1", b'{\n"a": [1\n2]\n}')], id="an object with a fault"),
         pytest.param(b'[\n{"a": 1},\n{"a" 2}\n]', [("1", b'[\n{"a": 1},\n{"a" 2}\n]')], id="an array with a fault"),
-        pytest.param(b'[{"a": 1},\n{"a": ]', [("1", b'[{"a": 1},'), ("2", b'{"a": ]')], id="a broken array"),
+        pytest.param(b'[{"a": 1},\n{"a": ]', [("1", b'[{"a": 1},\n{"a": ]')], id="a broken array"),
         pytest.param(b'{"a": 1\n{"a": 2}', [("1", b'{"a": 1'), ("2", {"a": 2})], id="a broken first line"),
         pytest.param(b"", [], id="empty"),
     ],
@@ -240,6 +240,22 @@ def test_what_is_held_of_a_packed_file_changes_nothing(
 def test_objects_on_one_line_are_cut_as_the_road_cuts_them(tmp_path: Path) -> None:
     texts = [read.raw for read in json_texts.of_file(BytesIO(VALUES), 100)]
     assert texts == list(records_of(VALUES))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'[{"a": 1},\n{"a" 2},\n{"a": 3}]\n',
+        b'[{"a" 1},\n{"a": 2},\n{"a": 3}]\n',
+        b'[{\n "a": 1\n}, {\n "a" 2\n}]\n',
+        b'[{"a": 1},\n{"a": 2}\n',
+        b'[oops\n{"a": 1}\n',
+        b'[1]\n{"a": 1}\n',
+    ],
+)
+def test_array_with_a_fault_is_cut_as_the_road_cuts_it(tmp_path: Path, text: bytes) -> None:
+    found = [read.raw for read in json_texts.of_file(BytesIO(text), 100)]
+    assert found == (list(records_of(text)) if is_document(text, whole=True) else text.splitlines())
 
 
 def test_a_long_array_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

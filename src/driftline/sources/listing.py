@@ -19,7 +19,7 @@ from itertools import takewhile
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -337,13 +337,21 @@ def path_texts(path: str) -> dict[str, str | None]:
 
     >>> path_texts("s3://b/day=2026-01-01/city=K%C3%B6ln/a=b.csv")
     {'day': '2026-01-01', 'city': 'Köln'}
+
+    Bytes that are not UTF-8, as they are or as `%FF`, are escaped.
     """
     # Of the full path, so that a record is the same however its file was named. Spark counts only folders
     # below the given one.
     steps = [step.partition("=") for step in path.split("/")[:-1]]
     return {
-        unquote(key): None if text == _NULL else unquote(text) for key, sign, text in steps if key and text
+        _unescaped(key): None if text == _NULL else _unescaped(text)
+        for key, sign, text in steps
+        if key and text
     }
+
+
+def _unescaped(name: str) -> str:
+    return unquote_to_bytes(name.encode(errors="surrogateescape")).decode(errors="backslashreplace")
 
 
 def path_fields(files: PathTexts) -> tuple[Field, ...]:

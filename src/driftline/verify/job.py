@@ -7,6 +7,7 @@ tasks; only counts and the few reported differences reach the driver.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from itertools import chain
 from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.core.schema.naming import MARK, by_key, data_key
@@ -88,7 +89,11 @@ def with_values(values: Values, read: Read) -> Read:
 
 def _texts(path: str) -> dict[str, str]:
     steps = re.findall(r"([^/=]+)=([^/]+)(?=/)", path)
-    return {unquote(key): unquote(text) for key, text in steps if text != "__HIVE_DEFAULT_PARTITION__"}
+    return {_name(key): _name(text) for key, text in steps if text != "__HIVE_DEFAULT_PARTITION__"}
+
+
+def _name(step: str) -> str:
+    return unquote_to_bytes(os.fsencode(step)).decode("utf-8", "backslashreplace")
 
 
 def _kind(texts: Sequence[str], fmt: str) -> Callable[[str], Any]:

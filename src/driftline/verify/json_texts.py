@@ -169,13 +169,21 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:
     """True if a file with this beginning is one array."""
-    body = head.strip(_BLANK)
+    body = head.lstrip(_BLANK)
     if not body.startswith(b"["):
         return False
-    first = body.partition(b"\n")[0]
-    if first.strip(_BLANK) == b"[":
+    first, end, _ = body.partition(b"\n")
+    first = first.rstrip(_BLANK)
+    # Behind a comma the array goes on, whatever is wrong with an element.
+    if first.endswith(b",") or not (end or is_whole):
         return True
-    return _is_a(list, body) if is_whole else not _is_a(list, first)
+    try:
+        _STRUCTURE.raw_decode(first.decode("latin-1"))
+    except json.JSONDecodeError as error:
+        return error.pos == len(first)
+    except RecursionError:
+        return False
+    return is_whole and _is_a(list, body.rstrip(_BLANK))
 
 
 def is_of_objects(head: bytes, *, is_whole: bool) -> bool:

@@ -7,6 +7,8 @@ microsecond, as text; a map whose keys are records as a list of entries.
 from __future__ import annotations
 
 import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
@@ -26,6 +28,10 @@ from driftline.runtime.failure import WHOLE
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.moments import FarMoment, OldDays, date_at, old_date_at, old_days, timestamp_at
 from driftline.verify.values import Pairs, Single, Untyped
+
+# What pyarrow, fastavro and their codecs raise for bytes that are not what the header says.
+_BROKEN = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError)
+
 
 _ROWS = 5_000  # per batch
 _FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
@@ -53,8 +59,8 @@ def _typed(path: str) -> Iterator[IO[bytes]]:
     with opened(path) as file:
         try:
             yield file
-        except (pa.ArrowException, ValueError, EOFError) as error:
-            raise DataError(f"{path}: cannot be read: {error}", WHOLE) from error
+        except _BROKEN as error:
+            raise DataError(f"{path}: cannot be read: {str(error) or type(error).__name__}", WHOLE) from error
 
 
 def readable(path: str, fmt: str) -> bool:

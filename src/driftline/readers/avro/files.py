@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -227,9 +228,10 @@ class AvroReader:
             first += len(batch)
 
 
-# What fastavro raises for bytes that are no Avro. Only its own work stands under it: a value that no column
-# takes, or a mistake of ours, is no broken file.
-_BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError, StopIteration)
+# What fastavro and its codecs raise for bytes that are no Avro. Only their own work stands under it: a value
+# that no column takes, or a mistake of ours, is no broken file.
+_DECODING = (EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError, StopIteration)
+_BROKEN = (*_DECODING, OSError, zlib.error, lzma.LZMAError)
 
 
 def _read(cut: BlockRange, step: Callable[[], T]) -> T:

@@ -33,7 +33,8 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 def is_document(head: bytes, *, whole: bool) -> bool:
     """True for an array, and for objects that span lines or share one.
 
-    Lone carriage returns may be line ends. A document with a fault is a document: its lines are no records.
+    Lone carriage returns may be line ends. A document with a fault, wherever it is, is a document: its lines
+    are no records.
 
     Args:
         head: The beginning of the file.
@@ -55,7 +56,7 @@ def is_document(head: bytes, *, whole: bool) -> bool:
             return True
         if _begins(first, whole=True) == len(first):
             return not others.strip()
-        return first.strip() == "[" or _begins(text, whole=whole) == len(text)
+        return _goes_on(first)
     if not text.startswith("{"):
         return False
     end = _begins(first, whole=whole or len(first) < len(text))
@@ -65,6 +66,22 @@ def is_document(head: bytes, *, whole: bool) -> bool:
         return False
     # The lines of a document with a fault would be so many rejects, with which a replay can do nothing.
     return _spans_lines(text, whole=whole) or not _has_line_alone(text)
+
+
+def _goes_on(line: str) -> bool:
+    """True if an array begins with the line and goes on behind it: nothing else ends in a comma.
+
+    >>> _goes_on('[{"a": 1},'), _goes_on('[{"a" 1},'), _goes_on("[oops"), _goes_on("[1]")
+    (True, True, False, False)
+    """
+    line = line.rstrip()
+    try:
+        _scan(line)
+    except json.JSONDecodeError as error:
+        return error.pos == len(line) or line.endswith(",")
+    except RecursionError:
+        return line.endswith(",")
+    return False
 
 
 def _spans_lines(text: str, *, whole: bool) -> bool:
