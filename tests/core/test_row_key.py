@@ -175,11 +175,11 @@ def test_settings_of_a_key() -> None:
         ({"key": "id", "merge": "keep", "deletes": "soft"}, "deletes = soft does not go with merge = keep"),
         (
             {"key": "id", "merge": "keep", "delete_when": "op = 'd'"},
-            "delete_when does not go with merge = keep",
+            "delete_when does not go with merge = keep: leave it out, or set merge = replace",
         ),
         (
             {"key": "id", "merge": "keep", "envelope": "canal"},
-            "an envelope, whose messages delete rows, does not go",
+            "envelope = canal, whose messages delete rows, does not go with merge = keep: leave it out, or set",
         ),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),

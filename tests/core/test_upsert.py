@@ -216,6 +216,16 @@ class Oracle:
         return {key: same_key(event.get("written", event["seq"])) for key, event in self.rows.items()}
 
 
+def first_of(stream: Sequence[Event], *, ordered: bool) -> dict[Key, int]:
+    """The rows where the first record of each key stays, each by the number of its event."""
+    rows: dict[Key, Event] = {}
+    for event in stream:
+        known = rows.setdefault(same_key(event["id"]), event)
+        if ordered and event["seq"] < known["seq"]:
+            rows[same_key(event["id"])] = event
+    return {key: event["n"] for key, event in rows.items()}
+
+
 KEYS = [*range(12), *map(str, range(6)), 2.5, 2**60, 2**60 + 1, True, "true", "2026-01-01", "x"]
 VALUES = [1, 2.5, "text", True, {"a": 1}, [1, 2], None, "2026-01-01"]
 BAD = [None, [], {"a": 1}]
@@ -272,11 +282,7 @@ def test_first_record_of_a_key_stays_wherever_batches_are_cut(
         as_properties({"key": "id", "merge": "keep", "order_by": "seq" if ordered else ""})
     )
     records = [{**event, "op": None} for event in events(chance, 200)]
-    first: dict[Key, Event] = {}
-    for record in records:
-        key = same_key(record["id"])
-        if key not in first or (ordered and record["seq"] < first[key]["seq"]):
-            first[key] = record
+    first = first_of(records, ordered=ordered)
     total = KeyCounts()
     while records:
         batch, records = records[: (size := chance.randrange(1, 60))], records[size:]
@@ -288,9 +294,7 @@ def test_first_record_of_a_key_stays_wherever_batches_are_cut(
             total, updated=total.updated + counts.updated, duplicate=total.duplicate + counts.duplicate
         )
 
-    assert {key_of(row): row["n"] for row in table.rows()} == {
-        key: record["n"] for key, record in first.items()
-    }
+    assert {key_of(row): row["n"] for row in table.rows()} == first
     assert len(table.rows()) == len(first)
     assert total.duplicate and bool(total.updated) == ordered
 

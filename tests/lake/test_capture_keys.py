@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.test_upsert import Event, Key, events, same_key
+from core.test_upsert import Event, Key, events, first_of, same_key
 from driftline.errors import DataError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
@@ -125,6 +125,25 @@ def test_files(lake: Lake, table_name: str, tmp_path: Path) -> None:
     assert held(table) == folded(stream)
 
 
+@pytest.mark.parametrize("order_by", ["seq", ""], ids=["ordered", "as they come"])
+def test_first_record_of_a_key_stays_wherever_a_capture_dies(
+    lake: Lake, table_name: str, tmp_path: Path, order_by: str
+) -> None:
+    table, chance, source = lake.table(table_name), random.Random(9), tmp_path / "in"
+    source.mkdir()
+    stream = [{**event, "op": None} for event in events(chance, 100)]
+    settings = {"key": "id", "order_by": order_by, "merge": "keep"}
+    deaths = ["", "committed", "write", "set", "find", "commit", "remove"]
+    for number, part in enumerate(cut(chance, stream)):
+        put(source / f"{number:03}.jsonl", part)
+        run(table, source, deaths[number % len(deaths)], max_files=1, settings=settings)
+    run(table, source, max_files=2, settings=settings)
+
+    assert held(table) == first_of(stream, ordered=bool(order_by))
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.ok, verdict.records, verdict.extra) == (True, len(stream), 0)
+
+
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, kafka: Kafka) -> None:
     """All changes of a key are in one partition, as senders have them."""
@@ -206,6 +225,10 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
         (
             {"key": "id", "delete_when": "value is null"},
             'make the table with the key of the message, as key="_key" or _key.PATH, and delete_when="value is null"',
+        ),
+        (
+            {"key": "_key", "merge": "keep"},
+            'make the table with merge="replace" and delete_when="value is null": no record deletes a row that keeps its first record',
         ),
     ],
 )

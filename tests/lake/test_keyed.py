@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.test_upsert import Key, Oracle, events, key_of
+from core.test_upsert import Event, Key, Oracle, events, first_of, key_of
 from driftline.core.changes import DropColumn, RequireColumn
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
@@ -28,6 +28,7 @@ from lake.test_row_deletes import compact, held_by_others, moved
 from lake.test_task_files import files_of
 
 SETTINGS = {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
+FIRST = ("inserted", "updated", "duplicate")  # outcomes of records where the first of each key stays
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
@@ -151,6 +152,56 @@ def test_first_record_of_a_key_stays_and_later_ones_are_duplicates(
     assert table.verify(files).missing == 1
     with pytest.raises(UsageError, match="has merge = 'keep', and a batch does not change that"):
         table.ingest([{"id": 4, "seq": 1}], settings={"merge": "replace"})
+
+
+@pytest.mark.parametrize("layout", ["format version 2", "partitioned"])
+def test_first_record_of_a_key_stays_in_each_layout_until_undone(
+    lake: Lake, table_name: str, layout: str
+) -> None:
+    table, chance = lake.table(table_name), random.Random(layout)
+    settings = {"key": "id", "order_by": "seq", "merge": "keep"}
+    if layout == "partitioned":
+        settings["partition_by"] = "city"  # a lower order may move a row into another partition
+    elif database(lake) is None:
+        settings["format_version"] = "2"
+    stream: list[Event] = [
+        {"id": chance.randrange(12), "seq": chance.randrange(50), "city": chance.choice("abc"), "n": n}
+        for n in range(60)
+    ]
+    stream[-1]["new"] = 1
+    for at in range(0, 60, 20):
+        before = rows_of(table) if at else []
+        result = table.ingest(stream[at : at + 20], settings={} if at else settings)
+        counts = asdict(result.by_key)
+        assert counts == {**asdict(KeyCounts()), **{name: counts[name] for name in FIRST}}
+        assert sum(counts.values()) == result.rows_read == 20
+        first = first_of(stream[: at + 20], ordered=True)
+        assert {key_of(row): (row["n"], row["city"]) for row in rows_of(table)} == {
+            key: (n, stream[n]["city"]) for key, n in first.items()
+        }
+
+    [*_, last] = table.history().to_dict()["changes"]
+    assert last["records"]["duplicate"] == counts["duplicate"] > 0 < counts["updated"]
+    table.undo(yes=True)
+    assert sorted(rows_of(table), key=str) == sorted(before, key=str)
+    assert table.ingest(stream[40:]).by_key == result.by_key
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("merge", "replace", "has merge = 'keep', which is set when a table is made"),
+        ("delete-when", "op = 'd'", "delete_when does not go with merge = keep"),
+        ("deletes", "soft", "deletes = soft does not go with merge = keep"),
+    ],
+)
+def test_table_that_keeps_its_first_records_gets_no_deletes(
+    lake: Lake, table_name: str, name: str, value: str, says: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "seq": 1}], settings={"key": "id", "merge": "keep"})
+    with pytest.raises((DataError, UsageError), match=says):
+        lake.alter(f"ALTER TABLE {table_name} SET TBLPROPERTIES ('driftline.{name}' = \"{value}\")")
 
 
 def test_undo_of_a_batch_brings_the_old_rows_back(lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -131,11 +131,12 @@ def _check_possible(planned: Planned) -> None:
         _check_patches(planned)
     # To leave a null value out would keep a row that its sender has deleted.
     if count := planned.observation.tally.tombstones:
-        hint = (
-            "set it, beside what deletes now: --delete-when 'value is null'"
-            if any(path[0] == MESSAGE_KEY for path in row_key.key)
-            else "make the table with the key of the message, as --key _key or _key.PATH, and --delete-when 'value is null'"
-        )
+        if row_key.keep:
+            hint = "make the table with --merge replace and --delete-when 'value is null': no record deletes a row that keeps its first record"
+        elif any(path[0] == MESSAGE_KEY for path in row_key.key):
+            hint = "set it, beside what deletes now: --delete-when 'value is null'"
+        else:
+            hint = "make the table with the key of the message, as --key _key or _key.PATH, and --delete-when 'value is null'"
         raise DataError(
             f"{table}: the topic has {counted(count, 'null value')}, and the table does not say that they delete rows",
             hint,

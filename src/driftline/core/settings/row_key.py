@@ -197,10 +197,10 @@ def _check_merge(merge: str, soft: bool, delete_when: str, envelope: str) -> Non
     # Whether a patch revives the old values or begins from nothing would depend on where batches are cut. And
     # nobody agrees on what the delete of a first record means.
     if soft and merge != REPLACE:
-        raise ValueError(f"deletes = soft does not go with merge = {merge}")
+        raise ValueError(f"deletes = soft does not go with merge = {merge}: leave one of them out")
     if merge == KEEP and (delete_when or envelope):
-        refused = "delete_when" if delete_when else "an envelope, whose messages delete rows,"
-        raise ValueError(f"{refused} does not go with merge = {KEEP}")
+        refused = "delete_when" if delete_when else f"envelope = {envelope}, whose messages delete rows,"
+        raise ValueError(f"{refused} does not go with merge = {KEEP}: leave it out, or set merge = {REPLACE}")
 
 
 def _orders(order_by: str, envelope: str) -> tuple[Path, ...]:
