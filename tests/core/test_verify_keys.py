@@ -21,8 +21,9 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import RowKey
 from driftline.verify.comparison import Comparison, Terms
+from driftline.verify.conditions import identity
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.fold import ChangeReader, FoldTally, KeyedFold, NoChange, identity
+from driftline.verify.fold import ChangeReader, FoldTally, KeyedFold, NoChange
 from driftline.verify.json_texts import MalformedText, parse
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.values import Cell, Pairs, Single, ValueSettings
