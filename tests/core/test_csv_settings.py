@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -432,6 +433,61 @@ def test_flag_for_headers_in_another_letter_case_is_proposed_if_it_explains_all_
     assert notes("customer,TOTAL,id", names="fold") == [
         "names: customer is Customer, TOTAL is Total (--names fold)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "hint"),
+    [
+        ("a,b\nr,1,2\ns,3,4\n", "column_1 a b", "2 names above rows of 3 cells: --header 'column_1,a,b' --skip-lines 1 names the first column_1"),
+        ('"a";"b"\n"r";"1";2,5\n', "column_1 a b", "2 names above rows of 3 cells: --header 'column_1,a,b' --skip-lines 1 names the first column_1"),
+        ("sep=|\na|b\n1|2|3\n", "column_1 a b", "2 names above rows of 3 cells: --header 'column_1,a,b' --skip-lines 2 names the first column_1"),
+        ('"a" "it\'s"\n"r s" 1 2\n', "column_1 a it's", """2 names above rows of 3 cells: --delimiter ' ' --header 'column_1,a,it'"'"'s' --skip-lines 1 names the first column_1"""),
+        ("a,b\n1,2,\n3,4,\n", "a b column_3", "2 names above rows of 3 cells: --header 'a,b,column_3' --skip-lines 1 names the last, which is empty, column_3"),
+        (f"{','.join(f'name_{n}' for n in range(50))}\n{',' * 50}\n", "", "50 names above rows of 51 cells: --skip-lines, and --header with a name for each, name the last, which is empty, column_51"),
+    ],
+)  # fmt: skip
+def test_header_that_is_one_name_short_gets_the_flags_that_name_all_columns(
+    tmp_path: Path, text: str, columns: str, hint: str
+) -> None:
+    file = put(tmp_path, text)
+    assert f"FILE has {hint}" in read(file)[3]
+    if columns:
+        flags = shlex.split(hint.partition(": ")[2].partition(" names the")[0])
+        pasted = {
+            flag[2:].replace("-", "_"): value for flag, value in zip(flags[::2], flags[1::2], strict=True)
+        }
+        types, rows, others, notes = read(file, **pasted)
+        assert (" ".join(types), others) == (columns, [])
+        assert not [note for note in notes if "names above" in note]
+        assert len(texts(file, **pasted)) == len(rows) == text.count("\n") - int(pasted["skip_lines"])
+
+
+@pytest.mark.parametrize("text", ["a\n1,2\n", "a,b\n1,2\n3,4,5\n", "a,2\n1,2,3\n", "a,b\n", "a,b\n1,2\n"])
+def test_header_whose_rows_are_not_all_one_cell_wider_gets_no_flag_for_it(tmp_path: Path, text: str) -> None:
+    assert not [note for note in read(put(tmp_path, text))[3] if "above rows of" in note]
+
+
+def test_header_that_spells_the_names_of_the_table_otherwise_gets_the_flags_that_fill_its_columns(
+    tmp_path: Path,
+) -> None:
+    expected = ExpectedField(fields={name: ExpectedField() for name in ("Order ID", "Unit, net", "n", "_x")})
+
+    def notes(text: str, **settings: str) -> list[str]:
+        files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=True)
+        return list(files(expected, from_properties(as_properties(settings))).notes)
+
+    flags = "--header 'Order ID,n,\"Unit, net\"' --skip-lines 1 --no-keep"
+    examples = "order_id for Order ID, unit_net for Unit, net"
+    assert notes("order_id,n,unit_net\n1,2,3\n") == [
+        f"2 headers spell the table's names otherwise, {examples}: {flags} fills those columns"
+    ]
+    assert notes("sep=;\norder-id\n1\n")[-1].endswith(
+        ", order-id for Order ID: --header 'Order ID' --skip-lines 2 --no-keep fills that column"
+    )
+    stated = {"header": 'Order ID,n,"Unit, net"', "skip_lines": "1"}
+    assert notes("order_id,n,unit_net\n1,2,3\n", **stated) == []
+    for header in ("order_id,new", "order_id,order id", "Order ID,order_id", "n,_x"):
+        assert notes(f"{header}\n{','.join('7' for _ in header.split(','))}\n") == []
 
 
 def test_title_padded_with_delimiters_gets_the_flag_that_skips_it(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from driftline.core.schema.naming import caseless, in_case_of
 from driftline.core.settings.csv import FOLD, NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.readers.csv.open import header_advice, is_row, named
-from driftline.readers.csv.types import folded_names, null_notes
+from driftline.readers.csv.open import header_advice, is_row
+from driftline.readers.csv.types import folded_names, named, null_notes, respelled
 from driftline.readers.json.splits import Split, with_members
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import mapped, opened
@@ -98,6 +98,7 @@ def sheet_texts(
     # A name of the table comes first: an earlier sheet's own spelling of it is not in the table.
     keys, in_table = list(keys), set(map(caseless, keys))
     keys += [name for name in split.earlier_names if caseless(name) not in in_table]
+    notes.extend(respelled(names, keys, dialect, top + first + begins))
     names = folded_names(names, keys, dialect, notes)
     notes.extend(filter(None, [advice]))
     # In a column of moments a bare date is midnight: else the column would have two types.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import csv
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from itertools import combinations
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ AUTO, YES, NO = "auto", "yes", "no"
 FOLD = "fold"
 POINT, COMMA = ".", ","
 _MARKS = ("delimiter", "quote", "escape", "comment")
+_LONGEST_HEADER = 300  # characters, of a flag that is to be pasted
 _MAY_BE_NONE = ("quote", "escape")
 _NO_TEXT = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf-7"})
 
@@ -169,14 +171,41 @@ class Dialect:
             "decimal": self.decimal,
             "thousands": self.thousands,
             "escape": self.escape and f"'{self.escape}'",
-            "header": f"'{self.header}'" if self.stated_columns else self.header,
+            "header": _in_quotes(self.header) if self.stated_columns else self.header,
             "skip-lines": self.skip_lines,
             "trim": self.trim,
             "names": self.names,
             "comment": self.comment and f"'{self.comment}'",
-            "null": shlex.quote(self.nulls) if "'" in self.nulls else self.nulls and f"'{self.nulls}'",
+            "null": self.nulls and _in_quotes(self.nulls),
         }
         return " ".join(f"--{name} {text}" for name, text in shown.items() if text)
+
+
+def header_flags(names: Sequence[str], above: int, delimiter: str = "") -> str:
+    """The flags that name all columns of a file; empty where the names are too long, or cannot be stated.
+
+    Args:
+        above: the lines above the first row.
+        delimiter: one that has to be stated.
+
+    >>> header_flags(["id", "a b"], 1)
+    "--header 'id,a b' --skip-lines 1"
+    """
+    text = StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    header = text.getvalue()
+    if len(header) > _LONGEST_HEADER or not header.isprintable() or header in (AUTO, YES, NO):
+        return ""
+    # Names with blanks around them cannot be stated, nor can two that are the same.
+    try:
+        dialect = Dialect(delimiter, header=header, skip_lines=str(above or ""))
+    except ValueError:
+        return ""
+    return dialect.flags if dialect.stated_columns == tuple(names) else ""
+
+
+def _in_quotes(text: str) -> str:
+    return shlex.quote(text) if "'" in text else f"'{text}'"
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, islice, pairwise
-from typing import NamedTuple, TypeAlias
+from itertools import chain, islice, pairwise
+from typing import TypeAlias
 
 import msgspec
 
 from driftline.core.schema.text import counted
-from driftline.core.settings.csv import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
+from driftline.core.settings.csv import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs, header_flags
 from driftline.errors import DataError
 from driftline.files.text import (
     BOM,
@@ -36,7 +36,7 @@ from driftline.readers.csv.cut import (
     pieces,
     records,
 )
-from driftline.readers.csv.types import date_hints
+from driftline.readers.csv.types import CsvColumn, date_hints, named
 
 Cells: TypeAlias = Sequence[bytes]
 
@@ -235,14 +235,14 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     """
     separator = _SEPARATOR.match(text)
     ahead = separator.end() if separator else 0
-    begin = Beginning(text[ahead : ahead + HEAD])
+    lines_ahead = int(separator is not None)
+    begin = Beginning(text[ahead : ahead + HEAD], lines_ahead)
     delimiters = (separator[2],) if separator else _DELIMITERS
     marks = _marks_of(begin, (dialect.delimiter.encode(),) if dialect.delimiter else delimiters, dialect)
     is_data = not dialect.header and is_row(begin.judged(marks, dialect), dialect.signs)
     has_header = dialect.header == YES or not (dialect.header or is_data)
     hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
     dates = tuple(date_hints(begin.cells(marks)[has_header:], lambda: begin.all_cells(marks)[has_header:]))
-    lines_ahead = int(separator is not None)
     form = Form(
         marks, encoding, dialect.signs, dialect.null_texts, has_header, ahead, lines_ahead, hints, dates
     )
@@ -292,23 +292,46 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
     if has_header and (advice := header_advice(begin.judged(marks, dialect), dialect, "{path}")):
         yield advice
     if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
-        yield from _titles(begin, marks)
+        yield from _titles(begin, marks) or _on_short_header(begin, marks, dialect)
 
 
-def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
-    """Yield the flags that skip lines before the header, if there are any."""
+def _titles(begin: Beginning, marks: Marks) -> list[str]:
+    """Return the flags that skip lines before the header, if there are any."""
     # A hint only: to many, `#id,name` is a header.
     if begin.text.startswith(_NOTE):
-        yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} skips such lines"
-        return
+        return [f"{{path}} begins with a comment: {Dialect(comment='#').flags} skips such lines"]
     others = () if begin.is_even(marks) else _DELIMITERS
     for delimiter in dict.fromkeys((marks.delimiter, *others)):
         other_marks = marks._replace(delimiter=delimiter)
         if count := titles(begin.cells(other_marks)):
-            line = begin.rows(other_marks)[count].line
+            line = begin.lines_ahead + begin.rows(other_marks)[count].line
             flags = Dialect(skip_lines=str(line - 1)).flags
-            yield f"{{path}} has fewer cells with text before line {line}: {flags} skips them"
-            return
+            return [f"{{path}} has fewer cells with text before line {line}: {flags} skips them"]
+    return []
+
+
+def _on_short_header(begin: Beginning, marks: Marks, dialect: Dialect) -> list[str]:
+    """Return the flags that name all columns, if each row has one cell more than the header has names."""
+    if begin.is_even(marks) or dialect.stated_columns:
+        return []
+    # R leaves row names without a header, by default between blanks; others end each row with a delimiter.
+    blank = (b" ",) if marks.quote and begin.text.startswith(marks.quote) else ()
+    others = () if dialect.delimiter else (*_DELIMITERS, *blank)
+    for delimiter in dict.fromkeys((marks.delimiter, *others)):
+        rows = begin.rows(marks._replace(delimiter=delimiter))
+        names, *below = [row.cells or [] for row in rows] or [[]]
+        is_short = len(names) > 1 and {len(names) + 1} == {*map(len, below)}
+        if not is_short or any(_kind(name, JSON_SIGNS) for name in names):
+            continue
+        texts, is_last = [name.decode(errors="replace") for name in names], not any(row[-1] for row in below)
+        columns = [column.name for column in named([*texts, ""] if is_last else ["", *texts])]
+        stated = "" if delimiter in (marks.delimiter, *_DELIMITERS) else delimiter.decode()
+        flags = header_flags(columns, begin.lines_ahead + rows[1].line - 1, stated)
+        says = f"{flags} names" if flags else "--skip-lines, and --header with a name for each, name"
+        nameless = "last, which is empty," if is_last else "first"
+        widths = f"{counted(len(names), 'name')} above rows of {len(columns)} cells"
+        return [f"{{path}} has {widths}: {says} the {nameless} {columns[-1 if is_last else 0]}"]
+    return []
 
 
 def _is_object(line: bytes) -> bool:
@@ -322,9 +345,10 @@ def _is_object(line: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The beginning of a file, to be cut by candidate marks."""
+    """The beginning of a file, behind the ``lines_ahead`` that declare its form, cut by candidate marks."""
 
     text: bytes
+    lines_ahead: int = 0
     cut: dict[Marks, list[CsvRecord]] = field(default_factory=dict)
 
     def rows(self, marks: Marks) -> list[CsvRecord]:
@@ -451,13 +475,6 @@ def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
 
 ANY = Dialect()
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a line feed may follow a return that ends a block
-
-
-class CsvColumn(NamedTuple):
-    """A column of a file. ``made``: the reason that its name is not from the file; empty if it is."""
-
-    name: str
-    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,29 +661,6 @@ def _columns(path: str, first: CsvRecord, form: Form, names: Sequence[str]) -> t
         return named([cell.decode() for cell in first.cells])
     except UnicodeDecodeError as error:
         raise Wrong.byte(first.line, error, form).of(path) from error
-
-
-def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
-    """Name the columns of a header; nameless ones by position, repeated ones by number, all distinct.
-
-    >>> [column.name for column in named(["", "price", "price", "price_2", ""])]
-    ['column_1', 'price', 'price_3', 'price_2', 'column_5']
-    """
-    taken, columns = set(cells), []
-    first: dict[str, int] = {}
-    for place, cell in enumerate(cells, 1):
-        if cell and cell not in first:
-            first[cell] = place
-            columns.append(CsvColumn(cell))
-            continue
-        # By its place, so that `verify`, the quarantine and later batches mean the same column.
-        stem = cell or f"column_{place}"
-        names = (f"{stem}_{number}" for number in count(2))
-        name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)
-        taken.add(name)
-        reason = f"has the name of column {first[cell]}" if cell else "has no name"
-        columns.append(CsvColumn(name, f"column {place} {reason}"))
-    return tuple(columns)
 
 
 def _behind(texts: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -48,7 +48,7 @@ from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.columnar.split import SplitColumn, with_split_columns
 from driftline.readers.csv.cells import NoRow, columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, Piece, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.open import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
+from driftline.readers.csv.open import ANY, Header, Stretch, Wrong, header_of, stretches_of, whole
 from driftline.readers.csv.tally import (
     ColumnTally,
     Place,
@@ -61,6 +61,7 @@ from driftline.readers.csv.tally import (
 from driftline.readers.csv.types import (
     KINDS,
     NARROW,
+    CsvColumn,
     Patterns,
     Types,
     by_kinds,
@@ -467,7 +468,10 @@ class CsvFiles:
             before = replace(before, readers=written, written=written, wanted=())
         on_names: list[str] = []
         structs = folded_structs(
-            (reader.struct for reader in before.written), expected.fields, settings.csv, on_names
+            ((reader.struct, reader.stretches[0].line - 1) for reader in before.written),
+            expected.fields,
+            settings.csv,
+            on_names,
         )
         # Not for good: for the next schema of the table, the files' own names count.
         read = [replace(r, struct=struct) for r, struct in zip(before.written, structs, strict=True)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import product
-from typing import TypeAlias
+from itertools import chain, count, product
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.date_pattern import DatePattern, hint_text
-from driftline.core.schema.naming import in_case_of
+from driftline.core.schema.naming import caseless, in_case_of
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -37,7 +38,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.settings.csv import FOLD, JSON_SIGNS, POINT, Dialect, Signs
+from driftline.core.settings.csv import FOLD, JSON_SIGNS, POINT, Dialect, Signs, header_flags
 from driftline.core.settings.fields import FieldSettings, toml_line
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import EXACT, OFFSET, OFFSET_PATTERN, TIMESTAMP_PATTERN, base_of, is_single
@@ -427,6 +428,36 @@ def null_notes(counts: Mapping[str, int]) -> Iterator[str]:
         yield f"null: {', '.join(cells)} (--null)"
 
 
+class CsvColumn(NamedTuple):
+    """A column of a file. ``made``: the reason that its name is not from the file; empty if it is."""
+
+    name: str
+    made: str = ""
+
+
+def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
+    """Name the columns of a header; nameless ones by position, repeated ones by number, all distinct.
+
+    >>> [column.name for column in named(["", "price", "price", "price_2", ""])]
+    ['column_1', 'price', 'price_3', 'price_2', 'column_5']
+    """
+    taken, columns = set(cells), []
+    first: dict[str, int] = {}
+    for place, cell in enumerate(cells, 1):
+        if cell and cell not in first:
+            first[cell] = place
+            columns.append(CsvColumn(cell))
+            continue
+        # By its place, so that `verify`, the quarantine and later batches mean the same column.
+        stem = cell or f"column_{place}"
+        names = (f"{stem}_{number}" for number in count(2))
+        name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)
+        taken.add(name)
+        reason = f"has the name of column {first[cell]}" if cell else "has no name"
+        columns.append(CsvColumn(name, f"column {place} {reason}"))
+    return tuple(columns)
+
+
 def folded_names(
     names: Sequence[str], keys: Sequence[str], dialect: Dialect, notes: list[str]
 ) -> Sequence[str]:
@@ -449,15 +480,49 @@ def folded_names(
     return names
 
 
+def respelled(names: Sequence[str], keys: Collection[str], dialect: Dialect, above: int) -> Iterator[str]:
+    """Yield the flags by which columns get the table's names, if a file spells all new ones otherwise.
+
+    Letter case alone is for `folded_names`.
+
+    Args:
+        above: the lines above the first row.
+
+    >>> next(respelled(["id", "unit_price"], ["id", "Unit Price"], Dialect(), 1)).split(": ")[1]
+    "--header 'id,Unit Price' --skip-lines 1 --no-keep fills that column"
+    """
+    absent = [key for key in keys if key not in names]
+    forms = Counter(map(_form, absent))
+    key_of = {form: key for key in absent if forms[form := _form(key)] == 1}
+    pairs = [(name, key_of.get(_form(name), "")) for name in names if name not in keys]
+    if dialect.header or not all(key for _, key in pairs) or {*in_case_of(names, keys)} <= {*keys}:
+        return
+    if flags := header_flags([dict(pairs).get(name, name) for name in names], above):
+        examples = ", ".join(f"{name} for {key}" for name, key in pairs[:_PAIRS])
+        several = len(pairs) > 1
+        spell = "headers spell the table's names" if several else "header spells the table's name"
+        columns = "those columns" if several else "that column"
+        yield f"{len(pairs)} {spell} otherwise, {examples}: {flags} --no-keep fills {columns}"
+
+
+def _form(name: str) -> str:
+    """A name without letter case, and with one sign for all that is no letter or digit."""
+    return re.sub(r"[\W_]+", "_", caseless(name)).strip("_")
+
+
 def folded_structs(
-    structs: Iterable[Struct], keys: Iterable[str], dialect: Dialect, notes: list[str]
+    structs: Iterable[tuple[Struct, int]], keys: Collection[str], dialect: Dialect, notes: list[str]
 ) -> Iterator[Struct]:
     """Yield the columns of files of one batch with the names that `folded_names` gives them.
 
     Later files take the names of earlier ones, too, so that it does not matter where one batch ends.
+
+    Args:
+        structs: those of the files, each with the number of lines above the first row.
     """
     taken = list(keys)
-    for struct in structs:
+    for struct, above in structs:
+        notes.extend(respelled([f.name for f in struct.fields], keys, dialect, above))
         names = folded_names([f.name for f in struct.fields], taken, dialect, notes)
         taken += names if dialect.names == FOLD else ()
         yield Struct(tuple(replace(f, name=name) for f, name in zip(struct.fields, names, strict=True)))
