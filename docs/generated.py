@@ -113,6 +113,7 @@ def settings() -> str:
     lines += ["| `--set KEY=VALUE` | | values | default |", "|---|---|---|---|"]
     for names, suffix in ((SETTINGS, ""), (PATH_SETTINGS, ".PATH")):
         for name, setting in names.items():
+            suffix = ".NAME" if name == "expect" else suffix
             values = setting.values
             shown = (
                 ", ".join(f"`{value}`" for value in values) if isinstance(values, tuple) else _KINDS[values]

@@ -262,8 +262,11 @@ def metrics(
 
 
 def _of_path(name: str, flag: Flag, text: str) -> tuple[str, str]:
-    """Read a setting of a path: PATH=VALUE, or the PATH for which it is true."""
+    """Read a setting of a path: PATH=VALUE, NAME:VALUE, or the PATH for which it is true."""
     form = (flag.metavar or "").lower()
+    if ":" in form:
+        path, value = _pair(text, f"--{flag.name or name}", form, ":")
+        return f"{name}.{path}", value
     if "=" not in form:
         return f"{name}.{text}", "true"
     path, value = _pair(text, f"--{flag.name or name}", form)
@@ -286,8 +289,8 @@ def _line(text: str) -> tuple[str, str] | None:
     return (name.strip(), parsed) if isinstance(parsed, str) else None
 
 
-def _pair(text: str, flag: str, form: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
+def _pair(text: str, flag: str, form: str, sign: str = "=") -> tuple[str, str]:
+    key, between, value = text.partition(sign)
+    if not between:
         raise UsageError(f"{flag} {text}: there is no value", hint=f"write {flag} {form}")
     return key.strip(), value.strip()

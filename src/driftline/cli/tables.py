@@ -224,10 +224,9 @@ def text() -> str:
     for name, setting in SETTINGS.items():
         lines += [*_about(setting), f'# {name} = "{setting.default}"']
     for name, setting in PATH_SETTINGS.items():
-        value = setting.default or (
-            setting.values[0] if isinstance(setting.values, tuple) else "decimal(18,2)"
-        )
-        lines += [*_about(setting), f'# "{name}.payload.amount" = "{value}"']
+        path, example = setting.example
+        value = setting.default or (setting.values[0] if isinstance(setting.values, tuple) else example)
+        lines += [*_about(setting), f'# "{name}.{path}" = "{value}"']
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ import math
 import re
 import struct
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from decimal import Context, Decimal
 from functools import cache
 from typing import Any, Final, NoReturn
@@ -88,6 +89,21 @@ def string_base(text: str, mode: str) -> Primitive:
             if match(text):
                 return base
     return STRING
+
+
+_is_moment = re.compile(f"(?:{DATE_PATTERN}|{TIMESTAMP_NTZ_PATTERN}|{OFFSET_PATTERN})").fullmatch
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return the moment that a text spells, as ``instant`` reads it; in UTC if it has no zone.
+
+    >>> moment_of("2026-01-01").isoformat(), moment_of("2026-01-01T02:00:00+02:00").hour, moment_of("2026")
+    ('2026-01-01T00:00:00+00:00', 0, None)
+    """
+    if text[4:5] != "-" or not _is_moment(text):
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def declared_string_base(text: str, declared: Collection[Primitive], mode: str) -> Primitive:

@@ -6,30 +6,39 @@ older change has filled: late changes fill only these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from functools import reduce
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import json
 
+from driftline.convert.kernels import convert
 from driftline.core.planning.own_columns import TYPE_KEY, rest_column, step, steps
-from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type
+from driftline.core.planning.policies.by_kind import order_kind
+from driftline.core.schema.types import STRING, TIMESTAMP, VARIANT, Map, Path, Primitive, Struct, Type
 from driftline.core.settings.condition import (
     MESSAGE_KEY,
+    Bound,
     Condition,
+    Inequality,
     IsNull,
     Junction,
     KeyAlone,
+    Like,
     Literal,
     Negation,
     OneOf,
+    Operator,
 )
 from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND
-from driftline.core.values import Number
+from driftline.core.values import Number, moment_of
 from driftline.keys.identity import by_kind, key_text
 from driftline.keys.patch_fields import NOTHING, ROW, PatchedField
 from driftline.keys.patch_rows import Merges, RowChanges, merged_fields
@@ -205,6 +214,16 @@ def _rest(column: pa.Array, rows: Sequence[FilledRow], sources: Sequence[Sequenc
 Test: TypeAlias = "Callable[[Mapping[str, Any]], bool | None]"
 Columns: TypeAlias = "Sequence[tuple[Type, pa.Array]]"
 
+_COMPARISONS: dict[Operator, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_ARROW_COMPARISONS: dict[Operator, Callable[..., pa.Array]] = {
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT = Context(prec=3000)  # holds each bound, and its digits within a decimal's scale
+_LIKE = re.compile(r"\\[%_\\]|.", re.DOTALL)
 _HIDDEN = object()  # in place of a value that is looked for where no fields are
 
 
@@ -223,6 +242,12 @@ def record_test(condition: Condition) -> Test:
         case OneOf(path, values):
             is_one = _is_one_of(values)
             return lambda record: is_one(_value(record, path))
+        case Inequality(path, operator, value):
+            compared = _comparing(operator, value)
+            return lambda record: compared(_value(record, path))
+        case Like(path, pattern):
+            is_like = _is_like(pattern)
+            return lambda record: is_like(_value(record, path))
         case KeyAlone():
             return lambda record: all(record[key] is None for key in record if key != MESSAGE_KEY)
         case Negation(part):
@@ -265,6 +290,52 @@ def _is_one_of(values: Sequence[Literal]) -> Callable[[Any], bool | None]:
     return is_one
 
 
+def _comparing(operator: Operator, bound: Bound) -> Callable[[Any], bool | None]:
+    """Return the comparison of a value with a bound of its kind; None for another."""
+    compare = _COMPARISONS[operator]
+    match bound:
+        case Decimal():
+            # Not by ``isinstance``: a boolean is an int to Python, and no number here.
+            def of_number(value: Any) -> bool | None:
+                if type(value) is int:
+                    return compare(value, bound)
+                number = _decimal(value) if type(value) is Number else None
+                return None if number is None else compare(number, bound)
+
+            return of_number
+        case str():
+
+            def of_text(value: Any) -> bool | None:
+                return compare(value, bound) if type(value) is str else None
+
+            return of_text
+        case _:
+
+            def of_moment(value: Any) -> bool | None:
+                moment = moment_of(value) if type(value) is str else None
+                return None if moment is None else compare(moment, bound)
+
+            return of_moment
+
+
+def _is_like(pattern: str) -> Callable[[Any], bool | None]:
+    matches = re.compile(like_pattern(pattern), re.DOTALL).fullmatch
+    return lambda value: matches(value) is not None if type(value) is str else None
+
+
+def like_pattern(pattern: str) -> str:
+    r"""Return the regular expression of a pattern of LIKE.
+
+    >>> like_pattern(r"a_%\%")
+    'a..*%'
+    """
+    signs = {"%": ".*", "_": "."}
+    return "".join(
+        re.escape(part[1:]) if len(part) > 1 else signs.get(part, re.escape(part))
+        for part in _LIKE.findall(pattern)
+    )
+
+
 def _decimal(text: str) -> Decimal | None:
     try:
         return Decimal(text)
@@ -293,6 +364,9 @@ def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Arr
         case IsNull(path):
             columns, hidden = _columns(batch, struct, path)
             return _unless(hidden, _all_null(columns, len(batch)))
+        case Inequality(path, _, _) | Like(path, _):
+            columns, hidden = _columns(batch, struct, path)
+            return _unless(hidden, _compared(columns, condition, len(batch)))
         case OneOf(path, values):
             columns, hidden = _columns(batch, struct, path)
             null = _all_null(columns, len(batch))
@@ -354,6 +428,86 @@ def _equal_one(columns: Columns, values: Sequence[Literal], count: int) -> pa.Ar
                 if kind == _kind(value):
                     flags = pc.or_(flags, pc.equal(comparable, _comparable(value)).fill_null(False))
     return flags
+
+
+def _compared(columns: Columns, condition: Inequality | Like, count: int) -> pa.Array:
+    """Flag the rows of which one of the columns has a value that is comparable; others are null."""
+    flags = pa.nulls(count, pa.bool_())
+    for type_, array in columns:
+        if isinstance(type_, Primitive) and type_ != VARIANT and not pa.types.is_null(array.type):
+            flags = pc.coalesce(flags, _compared_values(array, type_, condition))
+    return flags
+
+
+def _compared_values(array: pa.Array, type_: Primitive, condition: Inequality | Like) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = order_kind(type_)
+    match condition:
+        case Like(_, pattern) if kind in ("text", "moment"):
+            return pc.match_substring_regex(_as_text(array, type_), rf"(?s)\A(?:{like_pattern(pattern)})\z")
+        case Inequality(_, operator, str() as bound) if kind in ("text", "moment"):
+            return _ARROW_COMPARISONS[operator](_as_text(array, type_), pa.scalar(bound))
+        case Inequality(_, operator, Decimal() as bound) if kind == "number":
+            return _compared_numbers(array, operator, bound)
+        case Inequality(_, operator, datetime() as bound) if kind == "moment" or type_ == STRING:
+            return _ARROW_COMPARISONS[operator](_moments(array, type_), _microseconds(bound))
+    return pa.nulls(len(array), pa.bool_())
+
+
+def _as_text(array: pa.Array, type_: Primitive) -> pa.Array:
+    return array.cast(pa.string()) if type_ == STRING else convert(array, type_, STRING)
+
+
+def _moments(array: pa.Array, type_: Primitive) -> pa.Array:
+    """Return the microseconds since 1970 of dates, timestamps, and texts that spell one; others are null."""
+    if type_ != STRING:
+        return (convert(array, type_, TIMESTAMP) if type_.name == "date" else array).cast(pa.int64())
+    coded = array.dictionary_encode()
+    found = [None if text is None else moment_of(text) for text in coded.dictionary.to_pylist()]
+    moments = pa.array([None if m is None else _microseconds(m) for m in found], pa.int64())
+    return moments.take(coded.indices)
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _compared_numbers(array: pa.Array, operator: Operator, bound: Decimal) -> pa.Array:
+    """Compare a column's numbers with any number, exactly; NaN is null."""
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array).cast(pa.float64())
+    elif pa.types.is_integer(array.type):
+        array = array.cast(pa.int64())
+    near = _near(bound, array.type)
+    if near is None:
+        on_one_side = _COMPARISONS[operator](0, bound)
+        return pc.if_else(array.is_valid(), on_one_side, pa.scalar(None, pa.bool_()))
+    # A column that cannot hold the bound is compared with a number beside it.
+    if near < bound:
+        operator = ">" if operator in (">", ">=") else "<="
+    elif near > bound:
+        operator = ">=" if operator in (">", ">=") else "<"
+    scalar = (
+        near
+        if pa.types.is_decimal(array.type)
+        else float(near)
+        if pa.types.is_floating(array.type)
+        else int(near)
+    )
+    return _ARROW_COMPARISONS[operator](array, pa.scalar(scalar, array.type))
+
+
+def _near(bound: Decimal, type_: pa.DataType) -> Decimal | None:
+    """Return the bound, or a number of the type beside it; None if it is beyond all numbers of the type."""
+    if pa.types.is_floating(type_):
+        return Decimal(repr(float(bound)))  # a double is the number that its shortest text says
+    lowest, highest, scale = -(2**63), 2**63 - 1, 0
+    if pa.types.is_decimal(type_):
+        highest, scale = 10**type_.precision - 1, type_.scale
+        lowest = -highest
+    below = _EXACT.scaleb(bound, scale).to_integral_value(ROUND_FLOOR)
+    return _EXACT.scaleb(below, -scale) if lowest <= below <= highest else None
 
 
 def _unless(unknown: pa.Array, flags: pa.Array) -> pa.Array:

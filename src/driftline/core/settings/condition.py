@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Literal as Choice
+from typing import TypeAlias, get_args
 
 from driftline.core.schema.types import Path
 
 Literal: TypeAlias = str | Decimal | bool
+Bound: TypeAlias = str | Decimal | datetime
+Operator: TypeAlias = Choice["<", "<=", ">", ">="]
+Action: TypeAlias = Choice["warn", "quarantine", "fail"]
+ACTIONS: tuple[str, ...] = get_args(Action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,30 @@ class OneOf:
 
     path: Path
     values: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inequality:
+    """``PATH < value`` and the like: numbers by value, texts by code points, dates and timestamps by time.
+
+    A datetime is compared with dates, timestamps, and texts that spell one. Where none has a zone, it is UTC.
+    Values of another kind are unknown.
+    """
+
+    path: Path
+    operator: Operator
+    value: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """``PATH LIKE pattern``: ``%`` stands for any text, ``_`` for one character.
+
+    Behind a backslash, each of the three stands for itself. Values other than texts are unknown.
+    """
+
+    path: Path
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +77,30 @@ class KeyAlone:
     """``value IS NULL`` of records that have their message's key: no other field has a value."""
 
 
-Condition: TypeAlias = IsNull | OneOf | KeyAlone | Negation | Junction
+Condition: TypeAlias = IsNull | OneOf | Inequality | Like | KeyAlone | Negation | Junction
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A condition that records are expected to meet.
+
+    Attributes:
+        action: the treatment of a record for which the condition is false. It is counted (``warn``), waits in
+            quarantine (``quarantine``), or fails the batch (``fail``).
+    """
+
+    name: str
+    condition: Condition
+    action: Action
+
+    @property
+    def reason(self) -> str:
+        """The reason for which the quarantine keeps a record."""
+        return f"{EXPECT}{self.name}"
+
 
 NOTHING_ASKED = Junction((), any_of=False)  # true for each record, as all of no conditions hold
+EXPECT = "expect "  # begins the reason for which a record waits that does not meet an expectation
 MESSAGE_KEY = "_key"  # the field of a record that has its message's key
 
 
@@ -86,7 +137,7 @@ def asks_for_null(condition: Condition) -> bool:
     return of_record(condition) != condition
 
 
-def leaves_of(condition: Condition) -> Iterator[IsNull | OneOf | KeyAlone]:
+def leaves_of(condition: Condition) -> Iterator[IsNull | OneOf | Inequality | Like | KeyAlone]:
     """Yield the conditions without NOT, AND and OR."""
     match condition:
         case Negation(part):

@@ -62,8 +62,15 @@ class Setting:
     values: tuple[str, ...] | type[int] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathSetting(Setting):
-    """A setting of one path, such as `hints.amount`."""
+    """A setting of one path, such as `hints.amount`, or of one name.
+
+    Attributes:
+        example: a path or name, and a value.
+    """
+
+    example: tuple[str, str] = ("payload.amount", "decimal(18,2)")
 
 
 # fmt: off
@@ -134,6 +141,11 @@ class SettingArguments(TypedDict, total=False):
         about="Whether a field is left out; its values are counted.",
         default="false",
         flag=Flag("Do not ingest this field; may be repeated.", "PATH"),
+    )]
+    expect: Annotated[Mapping[str, str], PathSetting(
+        about="What is expected of records, by a name: a condition, and what becomes of a record for which it is false: `warn`, `quarantine`, `fail`.",
+        flag=Flag("Expect this of records, else warn, quarantine or fail: 'price: price >= 0 else quarantine'; may be repeated.", "NAME:CONDITION"),
+        example=("price", "price >= 0 else quarantine"),
     )]
     epoch_units: Annotated[Mapping[str, EpochUnit], PathSetting(about="`epoch_unit` of a path.")]
 

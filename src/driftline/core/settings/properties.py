@@ -23,7 +23,7 @@ from driftline.core.settings.fields import (
     parse_paths,
     spelled_path,
 )
-from driftline.core.settings.row_key import RowKey, parse_condition
+from driftline.core.settings.row_key import RowKey, parse_condition, parse_expectation
 from driftline.core.settings.table import TableSettings, parse_metadata
 from driftline.errors import UsageError
 
@@ -137,7 +137,7 @@ def _checked(key: str, value: str) -> str:
         raise UsageError(f"{key} = {value!r} is not a whole number")
     try:
         if dot:
-            parse_path(path)
+            _check_at(name, path, value)
         if name in _ONCE:
             _check_creation(key, Creation(**{name: value}))
         elif name in _DIALECT:
@@ -147,6 +147,14 @@ def _checked(key: str, value: str) -> str:
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
+
+
+def _check_at(name: str, path: str, value: str) -> None:
+    """Raise ValueError for a setting of what is no path; for an expectation that cannot be read."""
+    if name == "expect":
+        parse_expectation(path, value)
+    else:
+        parse_path(path)
 
 
 def _check_creation(key: str, layout: Creation) -> None:
@@ -280,6 +288,8 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         csv=_dialect(properties),
         row_key=row_key,
         metadata=parse_metadata(value("metadata")) if value("metadata") else (),
+        # By name: a table keeps its properties in no order, and the first one decides where a record goes.
+        expect=tuple(parse_expectation(name, text) for (name,), text in sorted(paths["expect"].items())),
     )
     _check_roles(settings)
     return settings

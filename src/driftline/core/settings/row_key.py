@@ -20,7 +20,15 @@ from driftline.core.schema.definition import (
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
-from driftline.core.settings.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
+from driftline.core.settings.condition import (
+    MESSAGE_KEY,
+    Condition,
+    Expectation,
+    Junction,
+    OneOf,
+    asks_for_null,
+    paths_of,
+)
 from driftline.core.settings.declarations import Envelope, default, property_of
 from driftline.core.settings.fields import parse_paths, spelled_path
 from driftline.errors import DataError, UsageError
@@ -248,6 +256,13 @@ def parse_condition(text: str) -> Condition:
     from driftline.core.settings.condition_sql import condition_of  # late: sqlglot is slow to import
 
     return condition_of(text)
+
+
+def parse_expectation(name: str, text: str) -> Expectation:
+    """Parse a setting `expect` of a name. Raises ValueError."""
+    from driftline.core.settings.condition_sql import expectation_of  # late: sqlglot is slow to import
+
+    return expectation_of(name, text)
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:

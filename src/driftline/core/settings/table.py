@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.schema.naming import MAX_KEY
 from driftline.core.schema.types import INT, LONG, STRING, TIMESTAMP, Field, Path, Primitive
+from driftline.core.settings.condition import Expectation
 from driftline.core.settings.csv import Dialect
 from driftline.core.settings.declarations import default
 from driftline.core.settings.fields import FieldSettings
@@ -57,6 +58,7 @@ class TableSettings:
         as_text: types that the table's format lacks, whose values become text.
         row_key: the row key; None if each record is a row.
         metadata: the fields of the column `_source`.
+        expect: the expectations of records, by name.
     """
 
     dates: str = default("dates")
@@ -78,3 +80,4 @@ class TableSettings:
     as_text: frozenset[Primitive] = frozenset()
     row_key: RowKey | None = None
     metadata: tuple[str, ...] = ()
+    expect: tuple[Expectation, ...] = ()
