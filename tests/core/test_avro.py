@@ -179,7 +179,7 @@ def test_logical_type_is_read_as_it_was_written(
 
 def test_logical_type_that_counts_for_nothing_is_noted_once(tmp_path: Path) -> None:
     files = [written(tmp_path / name, logical("long", "unheard-of"), 7) for name in ("a.avro", "b.avro")]
-    note = f"unheard-of is no logical type of a long, so its values are read as long ({files[0]})"
+    note = f"unheard-of is no logical type of long, so its values are read as long ({files[0]})"
     assert avro_found(list(map(str, files))).notes == [note]
     assert avro_found([str(written(tmp_path / "c.avro", logical("int", "date"), 7))]).notes == []
 

@@ -126,6 +126,7 @@ def test_a_batch_without_any_column_waits_in_quarantine(table: Table, tmp_path: 
     assert (result.rows_written, result.rows_quarantined) == (0, 3)
     assert {row.reason for row in quarantine.of(table.format).read().collect()} == {"no columns yet"}
     assert result.to_dict()["untyped"] == ["a", "b"]
+    assert result.hints[0].startswith("no record has a value, and a table needs a column")
 
 
 def test_many_distinct_keys(table: Table, tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ def test_settings_of_a_first_batch_that_waits_whole_hold_for_the_table(
     assert table.verify(source).missing == 0
 
 
+def test_settings_of_a_first_batch_of_heartbeats_hold_for_the_table(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, source = lake.table(table_name), tmp_path / "in.jsonl"
+    put(source, [HEARTBEAT])
+
+    assert table.ingest(source, settings=SETTINGS).marks == {"heartbeat": 1}
+    assert (table.verify(source).missing, table.verify(source).records) == (0, 0)
+    assert table.ingest([{"op": "c", "after": {"id": 1}, "source": LSN}]).by_key.inserted == 1
+
+
 def test_truncate_before_there_is_a_table_makes_earlier_changes_late(lake: Lake, table_name: str) -> None:
     table, source = lake.table(table_name), {"connector": "postgresql"}
     table.ingest([{"op": "t", "source": {**source, "lsn": 11}}], settings=SETTINGS)

@@ -252,15 +252,22 @@ class BatchRun:
         """A table cannot be made without a column: the records wait in quarantine (2.4), and with them what
         the table will have.
         """
-        batch = self.batch
-        if planned.brings_nothing:
+        batch, feed, tally = self.batch, self.feed(planned), planned.observation.tally
+        is_told = not planned.state.exists and feed != planned.state.properties
+        # Messages that are no change, such as heartbeats, bring no record, but are read by the settings.
+        if planned.brings_nothing and not (is_told and tally.control_messages):
             return Prepared(planned, notes=planned.notes)
         rejected = planned.observed.scan.rejected(everything="no columns yet")
         rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
-        feed = self.feed(planned)
-        if feed and not planned.state.exists:
+        if is_told:
             rejects.transaction.set({quarantine.FEED: json.dumps(feed)})
-        return Prepared(planned, rejects, planned.notes)
+        return Prepared(planned, rejects, (*planned.notes, *([_NO_VALUE] if tally.records else ())))
+
+
+_NO_VALUE = (
+    "no record has a value, and a table needs a column: the records wait in quarantine, to be replayed once "
+    "the table has one"
+)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,8 @@ class RejectSample:
     sample: str
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.reason}: {self.sample}"
+        place = str(self.location)  # rows in memory have none
+        return f"{place}: {self.reason}: {self.sample}" if place else f"{self.reason}: {self.sample}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def marked(schema: Any, unknown: set[str] | None = None) -> Any:
         if isinstance(name, str) and _is_sound(schema, str(base), name):
             out["logicalType"] = _MARK + name
         elif unknown is not None:
-            unknown.add(f"{name} is no logical type of a {base}, so its values are read as {base}")
+            unknown.add(f"{name} is no logical type of {base}, so its values are read as {base}")
     for place in ("items", "values"):
         if place in out:
             out[place] = marked(out[place], unknown)

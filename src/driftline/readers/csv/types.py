@@ -47,7 +47,7 @@ from driftline.readers.columnar.split import SplitColumn, with_split_columns
 
 Types = frozenset[Primitive]
 
-_SIGNED_ZERO = r"^-0*\.0*$"
+_SIGNED_ZERO = r"^-0(?:\.0+)?(?:[eE].+)?$"
 _NARROWEST_FIRST = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 NARROW = (
     "int",
@@ -303,8 +303,8 @@ def _bounds_of_longs(texts: pa.Array) -> tuple[int, int] | None:
 def _holds(texts: pa.Array, type_: Primitive) -> bool:
     if type_ == FLOAT:
         return all(map(is_single, texts.to_pylist()))
-    if type_.name == "decimal" and pc.any(pc.match_substring_regex(texts, _SIGNED_ZERO)).as_py():
-        return False  # a decimal has no sign of zero
+    if pc.any(pc.match_substring_regex(texts, _SIGNED_ZERO)).as_py():
+        return False  # a decimal and an int have no sign of zero
     try:
         texts.cast(arrow_type(type_))
     except pa.ArrowInvalid:  # not a whole number, or more digits than the type has
