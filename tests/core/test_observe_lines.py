@@ -277,3 +277,8 @@ def test_drift_is_learnt_once() -> None:
 def test_nothing_at_all(empty: list[bytes]) -> None:
     seen = observe(empty)
     assert (seen.shape, seen.tally.records, seen.lines) == (RecordShape(), 0, len(empty))
+
+
+def test_reject_of_rows_in_memory_names_no_place() -> None:
+    assert str(RejectSample(SourceLocation("a.json", 2), "not UTF-8", "x")) == "a.json:2: not UTF-8: x"
+    assert str(RejectSample(SourceLocation(), "not UTF-8", "x")) == "not UTF-8: x"
