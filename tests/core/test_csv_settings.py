@@ -443,7 +443,8 @@ def test_flag_for_headers_in_another_letter_case_is_proposed_if_it_explains_all_
         ("sep=|\na|b\n1|2|3\n", "column_1 a b", "2 names above rows of 3 cells: --header 'column_1,a,b' --skip-lines 2 names the first column_1"),
         ('"a" "it\'s"\n"r s" 1 2\n', "column_1 a it's", """2 names above rows of 3 cells: --delimiter ' ' --header 'column_1,a,it'"'"'s' --skip-lines 1 names the first column_1"""),
         ("a,b\n1,2,\n3,4,\n", "a b column_3", "2 names above rows of 3 cells: --header 'a,b,column_3' --skip-lines 1 names the last, which is empty, column_3"),
-        (f"{','.join(f'name_{n}' for n in range(50))}\n{',' * 50}\n", "", "50 names above rows of 51 cells: --skip-lines, and --header with a name for each, name the last, which is empty, column_51"),
+        (f"{','.join(f'name_{n}' for n in range(50))}\n{',' * 50}\n", "", "50 names above rows of 51 cells: --skip-lines, and --header with a name for each cell, reads them"),
+        (",b\n1,2,3\n", "", "2 names above rows of 3 cells: --skip-lines, and --header with a name for each cell, reads them"),
     ],
 )  # fmt: skip
 def test_header_that_is_one_name_short_gets_the_flags_that_name_all_columns(

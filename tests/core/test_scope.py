@@ -7,6 +7,7 @@ import pytest
 
 from driftline.cli import scope
 from driftline.cli.scope import LITTLE, Invocation, little
+from driftline.errors import UsageError
 from driftline.runtime.java import QUICK
 
 
@@ -39,3 +40,13 @@ def test_what_the_user_has_java_told_goes_before(tmp_path, monkeypatch, given, b
     Invocation(lake=str(tmp_path)).open(SimpleNamespace(phase=lambda _: None), brief=brief)
     quick = QUICK if brief else None
     assert os.environ.get("SPARK_SUBMIT_OPTS") == (given or quick)
+
+
+def test_files_of_dropped_tables_are_refused_where_the_catalog_lists_none(tmp_path):
+    config = tmp_path / "driftline.toml"
+    config.write_text('[catalog]\ntype = "rest"\nuri = "http://catalog.example"\n')
+    invocation = Invocation(file=config)
+    assert invocation.dropped(delete=False) == []
+    with pytest.raises(UsageError, match="keeps no list of dropped tables") as refusal:
+        invocation.dropped(delete=True)
+    assert "--purge" in refusal.value.hint

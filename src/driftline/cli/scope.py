@@ -19,7 +19,7 @@ from driftline.core.settings.surfaces import Words, in_flags, in_toml
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
-from driftline.formats.open import EmbeddedLake, located, relocate, relocate_table
+from driftline.formats.open import EmbeddedLake, dropped, located, relocate, relocate_table
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
@@ -171,9 +171,8 @@ class Invocation:
         return relocate_table(self._embedded, table, lake.format, dry_run=dry_run)
 
     def dropped(self, *, delete: bool) -> list[DroppedFolder]:
-        """The dropped tables whose files are still there, as `Lake.dropped` has them."""
-        embedded = self._embedded
-        return [] if embedded is None else embedded.dropped(delete=delete)
+        """The dropped tables whose files are still there, as `Lake.dropped` has them. Raises as it does."""
+        return dropped(self._embedded, delete=delete)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""

@@ -129,6 +129,8 @@ def clean(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report.lines import clean as printable
 
+    # First, as it may be refused.
+    folders = context.obj.dropped(delete=dropped and not dry_run)
     with Progress() as progress:
         progress.phase(looking := "looking for files that no snapshot has")
         try:
@@ -137,7 +139,6 @@ def clean(
             lake = context.obj.open(progress, must_exist=True, writes=True)
             progress.phase(looking)
             orphans = lake.clean(older_than, dry_run=dry_run)
-    folders = context.obj.dropped(delete=dropped and not dry_run)
     if json:
         cleaned: CleanedJson = {
             "deleted": not dry_run,

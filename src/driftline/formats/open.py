@@ -245,6 +245,21 @@ def relocate_table(lake: EmbeddedLake | None, table: str, to: Catalog, *, dry_ru
     return to.adopt((Path(lake.folder), CATALOG), table, dry_run=dry_run)
 
 
+def dropped(lake: EmbeddedLake | None, *, delete: bool) -> list[DroppedFolder]:
+    """The tables that were dropped from a lake, and whose files are still there; none of other catalogs.
+
+    Raises UsageError as `EmbeddedLake.dropped`, and if such a catalog's are to be deleted.
+    """
+    if lake is not None:
+        return lake.dropped(delete=delete)
+    if delete:
+        raise UsageError(
+            "the catalog of this lake keeps no list of dropped tables, so their files are not known",
+            "`driftline drop` names the folders that it leaves, and with --purge it deletes their files",
+        )
+    return []
+
+
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:
     """A new table of a new embedded Iceberg lake, in a Java without Spark that has these options."""
     from driftline.formats.iceberg.bare import rehearsed

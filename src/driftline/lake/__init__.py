@@ -19,7 +19,15 @@ from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, DroppedFolder, Orphan
-from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate, relocate_table
+from driftline.formats.open import (
+    CATALOG,
+    EmbeddedLake,
+    dropped,
+    iceberg,
+    located,
+    relocate,
+    relocate_table,
+)
 from driftline.ingest.batch import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
@@ -313,9 +321,10 @@ class Lake(Shown):
         there. Does not start Spark.
 
         ``delete``: delete the files; those of a DuckLake, which older snapshots have, stay until
-        `Table.expire` ends these. A folder that a table uses again is left alone.
+        `Table.expire` ends these. A folder that a table uses again is left alone. Any other catalog keeps no
+        list: the answer is empty, and ``delete`` raises UsageError.
         """
-        return [] if self.embedded is None else self.embedded.dropped(delete=delete)
+        return dropped(self.embedded, delete=delete)
 
 
 def _expanded(path: str | os.PathLike[str]) -> str:

@@ -327,10 +327,14 @@ def _on_short_header(begin: Beginning, marks: Marks, dialect: Dialect) -> list[s
         columns = [column.name for column in named([*texts, ""] if is_last else ["", *texts])]
         stated = "" if delimiter in (marks.delimiter, *_DELIMITERS) else delimiter.decode()
         flags = header_flags(columns, begin.lines_ahead + rows[1].line - 1, stated)
-        says = f"{flags} names" if flags else "--skip-lines, and --header with a name for each, name"
-        nameless = "last, which is empty," if is_last else "first"
-        widths = f"{counted(len(names), 'name')} above rows of {len(columns)} cells"
-        return [f"{{path}} has {widths}: {says} the {nameless} {columns[-1 if is_last else 0]}"]
+        nameless = f"last, which is empty, {columns[-1]}" if is_last else f"first {columns[0]}"
+        names_them = f"{flags} names the {nameless}"
+        # Of names that begin with none, another one is missing.
+        if not flags or not (is_last or names[0]):
+            names_them = "--skip-lines, and --header with a name for each cell, reads them"
+        return [
+            f"{{path}} has {counted(len(names), 'name')} above rows of {len(columns)} cells: {names_them}"
+        ]
     return []
 
 
