@@ -51,8 +51,12 @@ _REASONS = {
     "a comma in a number": r"-?[0-9]+,[0-9.,]+",
 }  # fmt: skip
 _KEPT, _RULED = tuple(_REASONS)[:6], tuple(_REASONS)[6:10]
-_GOOD, _BY_RULES, _WORSE = "as good or better", "text by the rules", "worse"
+_GOOD, _BY_RULES, _WORSE = "as good or better", "otherwise by the rules", "worse"
 _VERDICTS = (_GOOD, _BY_RULES, _WORSE)
+
+
+# Lines that are no rows are told of, and never guessed.
+_FLAG = re.compile(r"--(?:comment|skip-lines|header) ")
 
 
 class Column(NamedTuple):
@@ -67,11 +71,24 @@ class Column(NamedTuple):
     hinted: bool
 
 
-def read(path: Path) -> tuple[Sequence[Column], int]:
-    """Return the columns of a file, none where there is no row, and the number of values that are not their cells'."""
+class Reading(NamedTuple):
+    """A file as driftline reads it: no columns where there is no row.
+
+    ``lost``: the values that are not their cells'. ``even``: its rows all have as many cells as the header, several.
+    ``flagged``: the report has the flag for lines that are no rows.
+    """
+
+    columns: Sequence[Column]
+    lost: int = 0
+    even: bool = False
+    flagged: bool = False
+
+
+def read(path: Path) -> Reading:
+    """Return the columns of a file."""
     found = CsvFiles(_HERE, [str(path)], strings=False)(ExpectedField(), from_properties({}))
     if not found.readers:
-        return [], 0
+        return Reading([])
     names = [f.name for f in found.written[0].struct.fields]
     cells = [
         list(one.record.values())
@@ -79,7 +96,7 @@ def read(path: Path) -> tuple[Sequence[Column], int]:
         for one in read_by_verify(part)
         if one.record is not None and len(one.record) == len(names)
     ]
-    types, rows = _values(found)
+    types, rows, rejects = _values(found)
     lost = abs(len(rows) - len(cells)) + sum(
         text != "" and (value is None or not holds(*value, text, ValueSettings()))
         for row, cell_row in zip(rows, cells, strict=False)
@@ -88,14 +105,20 @@ def read(path: Path) -> tuple[Sequence[Column], int]:
     hints = [tomllib.loads(note)["hints"] for note in found.notes if note.startswith("hints.")]
     hinted = {name for hint in hints for name in hint}
     by_column = list(zip(*cells, strict=True)) or [()] * len(names)
-    return [
+    columns = [
         Column(name, type_, [str(text) for text in texts if text], name in hinted)
         for name, type_, texts in zip(names, types, by_column, strict=True)
-    ], lost
+    ]
+    even = len(columns) > 1 and bool(rows) and not rejects
+    return Reading(columns, lost, even, any(map(_FLAG.search, found.notes)))
 
 
-def _values(found: FoundCsv) -> tuple[Sequence[Primitive], Sequence[Sequence[tuple[Primitive, Any] | None]]]:
-    """Return the type of each column, text only where it has no other, and the values of each row with their types."""
+def _values(
+    found: FoundCsv,
+) -> tuple[Sequence[Primitive], Sequence[Sequence[tuple[Primitive, Any] | None]], int]:
+    """Return the type of each column, text only where it has no other; the values of each row with their types; and
+    the number of rejects.
+    """
     (reader,) = found.readers
     places: dict[str, list[tuple[int, Any]]] = {}  # of the fields of each column, text the last of them
     for place, f in enumerate(reader.struct.fields):
@@ -107,11 +130,13 @@ def _values(found: FoundCsv) -> tuple[Sequence[Primitive], Sequence[Sequence[tup
             yield next((pair for pair in of_row if pair[1] is not None), None)
 
     rows: list[Sequence[tuple[Primitive, Any] | None]] = []
+    rejects = 0
     for part in range(len(reader.sizes)):
         for some in reader.rows(part):
+            rejects += len(some.rejects)
             arrays = [column.to_pylist() for column in some.batch.columns]
             rows += zip(*(of_column(arrays, fields) for fields in places.values()), strict=True)
-    return [fields[0][1] for fields in places.values()], rows
+    return [fields[0][1] for fields in places.values()], rows, rejects
 
 
 def of_duckdb(path: Path) -> list[str]:
@@ -151,20 +176,29 @@ def reason(texts: Sequence[str]) -> str:
 def of_file(path: Path) -> tuple[list[tuple[str, str, str]], int]:
     """Return the verdict on each column of a file, or one on the file, none where no reader has a row; and lost values."""
     try:
-        columns, lost = read(path)
+        reading = read(path)
     except DataError:
-        columns, lost = None, 0
+        reading = None
+    columns, lost = ([], 0) if reading is None else (reading.columns, reading.lost)
     try:
         others = of_duckdb(path)
     except (duckdb.Error, UnicodeError):
         return ([(_GOOD, "DuckDB fails", "")] if columns else []), lost
-    if columns is None:
+    if reading is None:
         return [(_WORSE, "refused", "")], lost
     if len(columns) == len(others):
         return list(judged(columns, others)), lost
     if len(others) == 1:
         return [(_GOOD, "DuckDB finds one column", "")], lost
-    return ([(_WORSE, "DuckDB finds other columns", "")] if columns else []), lost
+    return ([(*_of_other_columns(reading), "")] if columns else []), lost
+
+
+def _of_other_columns(reading: Reading) -> tuple[str, str]:
+    if reading.even:
+        return _GOOD, "DuckDB finds other columns, and all rows are as wide as the header"
+    if reading.flagged:
+        return _BY_RULES, "DuckDB finds other columns, with the flag that skips or names what is no row"
+    return _WORSE, "DuckDB finds other columns"
 
 
 def compared(paths: Sequence[Path], *, each: bool) -> None:
