@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import itemgetter
@@ -184,10 +185,14 @@ def fold_of(row_key: RowKey, columns: Struct) -> KeyedFold:
     return KeyedFold(comparison, row_key, {"f": 0})
 
 
+UNMET = "unmet: "  # before a text that waits for an expectation
+
+
 def verdict_of(
     fold: KeyedFold, records: Iterable[Read], rows: Sequence[Event], waiting: Sequence[str]
 ) -> Verdict:
-    texts = [*fold.by_text(fold.changes(records)), *fold.waiting(text.encode() for text in waiting)]
+    copies = ((text.removeprefix(UNMET).encode(), text.startswith(UNMET)) for text in waiting)
+    texts = [*fold.by_text(fold.changes(records)), *fold.waiting(copies)]
     keyed = [*fold.not_waiting(sorted(texts, key=itemgetter(0))), *fold.rows(rows)]
     (tally,) = fold.folded(sorted(keyed, key=itemgetter(0)))
     return (FoldTally() + tally).verdict(exactly=True)
@@ -280,6 +285,39 @@ def test_equal_records_of_a_typed_file_count_each(
 
     verdict = verdict_of(fold_of(KEY, schema(COLUMNS).struct), records, [], [text] * waiting)
     assert (verdict.records, verdict.quarantined, verdict.missing, verdict.extra) == found
+
+
+@pytest.mark.parametrize(
+    ("unmet", "waiting", "latest", "why"),
+    [
+        (["", ""], [], 2, []),
+        (["", "price"], [], 2, ["it does not meet the expectation price, and not in quarantine"]),
+        (["", "price"], [f"{UNMET}{LINES[1]}"], 2, []),
+        (["", "price"], [LINES[1]], 2, []),
+        # A copy that waits for an expectation is not that of a record which meets all, so this is the latest.
+        (["", ""], [f"{UNMET}{LINES[0]}"], 2, []),
+        (["", ""], [LINES[0]], 1, []),
+        ([None, None], [f"{UNMET}{LINES[0]}"], 1, []),
+    ],
+)
+def test_change_waits_exactly_if_it_does_not_meet_an_expectation(
+    unmet: list[str | None], waiting: list[str], latest: int, why: list[str]
+) -> None:
+    assert KEY is not None
+    judged = [replace(read, unmet=name) for read, name in zip(reads(LINES), unmet, strict=False)]
+    rows = [{"id": 1, "seq": latest, "v": latest}]
+    verdict = verdict_of(fold_of(KEY, schema(COLUMNS).struct), judged, rows, waiting)
+
+    assert [m.why for m in verdict.mismatches if m.place] == why
+
+
+def test_nothing_is_expected_of_a_delete() -> None:
+    assert KEY is not None
+    judged = [
+        replace(read, unmet="price" if '"d"' in line else "") for line in LINES[3:5] for read in reads([line])
+    ]
+
+    assert verdict_of(fold_of(KEY, schema(COLUMNS).struct), judged, [], []).deleted == 1
 
 
 @pytest.mark.parametrize("seed", range(4))

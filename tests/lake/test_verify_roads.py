@@ -47,6 +47,20 @@ def test_nothing_lawful_is_taken_for_a_loss(lake: Lake, tmp_path: Path, table_na
     assert table.verify(paths, "json").ok
 
 
+def test_expectation_says_nothing_of_a_file_that_the_table_took_before(
+    lake: Lake, tmp_path: Path, table_name: str
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.jsonl"
+    file.write_text('{"id": 1, "price": -1}\n')
+    table.ingest(file)
+    expected = "'driftline.expect.price' = 'price >= 0 else quarantine'"
+    lake.alter(f"ALTER TABLE {table_name} SET TBLPROPERTIES ({expected})")
+
+    assert table.verify(file, exactly=True).ok
+    file.write_text('{"id": 1, "price": -2}\n')  # which it did not take
+    assert table.verify(file).missing == 1
+
+
 def test_dates_beyond_the_years_of_python_are_compared(lake: Lake, tmp_path: Path, table_name: str) -> None:
     days = [-719_163, 2_932_897, -2_000_000, 5_000_000]  # 0000-12-31, 10000-01-01
     micros = [-62_135_596_800_000_001, 253_402_300_800_000_000, -(10**17), 10**18]

@@ -14,6 +14,7 @@ import pytest
 from core.shapes import schema
 from driftline.core.planning.own_columns import REST
 from driftline.core.schema.types import Field, Schema, Struct
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.verify import Mismatch, Stored, Verdict, frames, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
@@ -178,6 +179,34 @@ def test_csv(spark: Any, tmp_path: Path) -> None:
 
     assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
     assert found(verdict) == [("note", "3", "'y' is in no column; column note holds 'z'")]
+
+
+def test_records_are_held_against_the_expectations_by_which_the_table_took_their_file(
+    spark: Any, tmp_path: Path
+) -> None:
+    new, old = tmp_path / "new.csv", tmp_path / "old.csv"
+    new.write_text("id,price\n1,2\n2,-2\n3,-3\n4,x\n")
+    old.write_text("id,price\n5,-5\n")
+    rows = [(1, 2, None), (2, -2, None), (4, None, "x"), (5, -5, None)]
+    table = spark.createDataFrame(rows, "id long, price long, price_string string")
+    kept = spark.createDataFrame(
+        [("3,-3", None, "expect price")], "raw string, raw_bytes binary, reason string"
+    )
+    properties = as_properties({"expect.price": "price >= 0 else quarantine"})
+    stored = Stored(
+        table,
+        schema("id: long, price: long, price_string@price: string"),
+        kept,
+        properties,
+        readings={str(old): dict.fromkeys(properties, "")},
+        expect=from_properties(properties).expect,
+    )
+
+    verdict = verify(spark, stored, [str(new), str(old)], "csv")
+    assert (verdict.found, verdict.quarantined, verdict.missing) == (3, 1, 1)
+    assert found(verdict) == [("", "3", "it does not meet the expectation price, and is not in quarantine")]
+    verdict = verify(spark, replace(stored, readings={}), [str(old)], "csv")
+    assert (verdict.found, verdict.missing) == (0, 1)
 
 
 EXTRA = [

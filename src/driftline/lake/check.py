@@ -72,6 +72,7 @@ def checked(
             table.defaults() if state.exists else {},
             settings.row_key,
             by_file,
+            settings.expect,
         )
         try:
             verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)

@@ -20,7 +20,7 @@ from driftline.verify.change_feeds import plain_value
 from driftline.verify.csv import cells
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import MalformedText, parse
-from driftline.verify.match import ExtraRows, MissingRecords, apart, fewest, packed, unpacked
+from driftline.verify.match import Copies, ExtraRows, MissingRecords, apart, fewest, packed, unpacked
 from driftline.verify.matching_key import Meeting, Slot, TableStruct, exactly, key, loosely
 from driftline.verify.values import ValueSettings, is_nothing
 from driftline.verify.verdict import RowDifference, shown
@@ -209,10 +209,10 @@ class Comparison:
         allow_depth()
         for r in reads:
             if r.record is None:
-                yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason)
+                yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason, None)
             else:
                 record = self.without(r.record)
-                yield (key(self.meeting.of_record(record)), _RECORD), (r.place, packed(record), None)
+                yield (key(self.meeting.of_record(record)), _RECORD), (r.place, packed(record), None, r.unmet)
 
     def without(self, record: Any) -> Any:
         """The record without its excluded fields."""
@@ -231,7 +231,7 @@ class Comparison:
         allow_depth()
         records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
-            places: dict[bytes, list[SourcePlace]] = {}
+            places: dict[tuple[bytes, bool], list[SourcePlace]] = {}
             stored: Counter[bytes] = Counter()
             for (_, side), value in group:
                 if side == _ROW:  # behind all records of the group
@@ -240,27 +240,40 @@ class Comparison:
                         break
                     stored[value] += 1
                     continue
-                place, payload, reason = value
+                place, payload, reason, unmet = value
                 records += 1
-                if reason is None:
-                    places.setdefault(payload, []).append(place)
+                if reason is None and not unmet:
+                    places.setdefault((payload, unmet is not None), []).append(place)
                 else:
                     n[LEFT] += 1
-                    none = MissingRecords(place, 1, None, f"{reason}, and not in quarantine")
-                    yield LEFT, (self.fingerprint(payload), none)
+                    yield LEFT, self._set_aside(place, payload, reason, unmet)
             for kind, count, x in self.unmatched(places, stored):
                 n[kind] += count
                 yield kind, x
         yield TOTALS, (records, n[LEFT], n[EXTRA], n[LISTLESS])
 
+    def _set_aside(
+        self, place: SourcePlace, payload: bytes, reason: str | None, unmet: str | None
+    ) -> tuple[bytes, MissingRecords]:
+        """A text that is no record, or a record that does not meet an expectation, by its fingerprint."""
+        if reason is not None:
+            return self.fingerprint(payload), MissingRecords(
+                place, 1, None, f"{reason}, and not in quarantine"
+            )
+        why = f"it does not meet the expectation {unmet}, and is not in quarantine"
+        return self.fingerprint_of(unpacked(payload)), MissingRecords(place, 1, payload, why)
+
     def unmatched(
-        self, places: dict[bytes, list[SourcePlace]], stored: Counter[bytes]
+        self, places: dict[tuple[bytes, bool], list[SourcePlace]], stored: Counter[bytes]
     ) -> Iterator[tuple[int, int, Any]]:
         """Compare the records and rows that met under one key.
 
+        Args:
+            places: by record, and if it is known to meet all expectations.
+
         Yields the kind, the number and the content of records without a row, and of rows without a record.
         """
-        payloads = list(places)
+        payloads = [payload for payload, _ in places]
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
 
         unproven: dict[tuple[int, int], list[RowDifference]] = {}
@@ -274,25 +287,23 @@ class Comparison:
                 unproven[record, row] = differences
             return 1 if differences else 2
 
-        missing, free, matched = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
+        of_records = list(places.values())
+        missing, free, matched = pair(list(map(len, of_records)), list(stored.values()), holds)
         # A difference counts only for the pairs that came together, not for those that were tried.
         for i, row in unproven.keys() & matched.keys():
-            source_places = tuple(places[payloads[i]])
+            source_places = tuple(of_records[i])
             proven = len(source_places) - matched[i, row]
             yield LISTLESS, 1, Listless(source_places, proven, payloads[i], tuple(unproven[i, row]))
         near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
-        for payload, record, n in zip(payloads, records, missing, strict=True):
-            times = len(places[payload])
+        for ((payload, meets), equal), record, n in zip(places.items(), records, missing, strict=True):
+            times = len(equal)
             if n:
                 # Equal records cannot be told apart, so the last ones in the source count as missing.
-                place = sorted(places[payload])[-n]
+                place = sorted(equal)[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
                 differences = () if why else fewest(apart(self.meeting, row, record) for row in near)
-                yield (
-                    LEFT,
-                    n,
-                    (self.fingerprint_of(record), MissingRecords(place, n, payload, why, differences)),
-                )
+                lost = MissingRecords(place, n, payload, why, differences, meets)
+                yield LEFT, n, (self.fingerprint_of(record), lost)
         if self.terms.exactly:
             for (payload, n), unused in zip(stored.items(), free, strict=True):
                 if unused:
@@ -321,10 +332,10 @@ class Comparison:
         text = exactly(record) if self.terms.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
 
-    def keyed_raw(self, quarantined: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-        """Quarantined texts by their fingerprint, to be counted."""
+    def keyed_raw(self, quarantined: Iterable[tuple[bytes, bool]]) -> Iterator[tuple[bytes, Copies]]:
+        """Quarantined texts by their fingerprint, to be counted; flagged are those of expectations."""
         allow_depth()
-        return ((self.fingerprint(raw), 1) for raw in quarantined)
+        return ((self.fingerprint(raw), Copies(1, int(unmet))) for raw, unmet in quarantined)
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from operator import ge, gt, le, lt
 from typing import Any
 
 from driftline.core.schema.types import Path
 from driftline.core.settings.condition import (
     MESSAGE_KEY,
+    Bound,
     Condition,
+    Expectation,
+    Inequality,
     IsNull,
     Junction,
+    Like,
     Negation,
     OneOf,
     paths_of,
 )
-from driftline.verify.matching_key import TableColumn, TableStruct
-from driftline.verify.moments import FarMoment
+from driftline.verify.comparison import allow_depth
+from driftline.verify.files import Read
+from driftline.verify.matching_key import Meeting, TableColumn, TableStruct
+from driftline.verify.moments import FarMoment, Moment, micros, moment
 from driftline.verify.values import Cell, ValueSettings, typed
 
 NUMBER, TEXT = "number", "text"
@@ -130,6 +137,11 @@ class ConditionReader:
                 if value is None or value is _HIDDEN:
                     return None
                 return identity(value) in map(identity, values)
+            case Inequality(path, operator, bound):
+                return _compared(self._value(path, record), operator, bound)
+            case Like(path, pattern):
+                text = _text(self._value(path, record))
+                return None if text is None else is_like(text, pattern)
             case Negation(part):
                 held = self._holds(part, record)
                 return None if held is None else not held
@@ -139,6 +151,77 @@ class ConditionReader:
 
     def _value(self, path: Path, record: Mapping[str, Any]) -> Any:
         return self.fields[path].of_record(record, self.settings)
+
+
+_OPERATORS = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def _compared(value: Any, operator: str, bound: Bound) -> bool | None:
+    """Compare a value with one of its kind; None for another."""
+    mine: Any = None
+    match bound:
+        case Decimal() if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            mine = exactly_number(value)
+        case str():
+            mine = _text(value)
+        case datetime():
+            found = moment(str(value), offsets=True) if isinstance(value, str) else value
+            mine = micros(found) if isinstance(found, Moment) else None
+    other: Any = micros(bound) if isinstance(bound, datetime) else bound
+    return None if mine is None else bool(_OPERATORS[operator](mine, other))
+
+
+def _text(value: Any) -> str | None:
+    """The text that a value is as a key; None for one of another kind."""
+    kind, text = identity(value) or ("", "")
+    return text if kind == TEXT else None
+
+
+def is_like(text: str, pattern: str) -> bool:
+    r"""True if a text is what a pattern of LIKE says.
+
+    >>> is_like("price", "p_i%"), is_like("50%", r"_0\%"), is_like("505", r"_0\%"), is_like("a", "")
+    (True, True, False, False)
+    """
+    signs: list[tuple[str, bool]] = []
+    characters = iter(range(len(pattern)))
+    for at in characters:
+        is_escaped = pattern[at] == "\\" and pattern[at + 1 : at + 2] in ("%", "_", "\\")
+        signs.append((pattern[next(characters)] if is_escaped else pattern[at], is_escaped))
+    ends = {0}  # the numbers of characters that the signs so far may stand for
+    for sign, is_escaped in signs:
+        if sign == "%" and not is_escaped:
+            ends = set(range(min(ends, default=len(text) + 1), len(text) + 1))
+        else:
+            any_character = sign == "_" and not is_escaped
+            ends = {end + 1 for end in ends if end < len(text) and (any_character or text[end] == sign)}
+    return len(text) in ends
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRecords:
+    """The expectations that set records aside, and the files from which the table took records by them.
+
+    Records of other files may wait or not.
+    """
+
+    expectations: Sequence[Expectation]
+    files: frozenset[str]
+
+    def judged(self, meeting: Meeting, reads: Iterable[Read]) -> Iterator[Read]:
+        """The records, each with the first expectation that it does not meet."""
+        allow_depth()
+        readers = [
+            (expectation.name, ConditionReader.of(expectation.condition, meeting.record, meeting.settings))
+            for expectation in self.expectations
+        ]
+        for read in reads:
+            if read.record is None or read.place.file not in self.files:
+                yield read
+                continue
+            # What is unknown is no fault, as in SQL's CHECK.
+            unmet = (name for name, reader in readers if reader.holds(read.record) is False)
+            yield replace(read, unmet=next(unmet, ""))
 
 
 def _joined(held: Iterable[bool | None], any_of: bool) -> bool | None:

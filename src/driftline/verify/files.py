@@ -81,6 +81,8 @@ class Read:
 
     Attributes:
         message: that in whose envelope it came; one that cannot be read is the record itself, with a reason.
+        unmet: the expectation for which it must wait in quarantine; empty if it meets all, None if they are
+            not asked.
     """
 
     place: SourcePlace
@@ -88,6 +90,7 @@ class Read:
     raw: bytes = b""
     reason: str = ""
     message: dict[str, Any] | None = None
+    unmet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

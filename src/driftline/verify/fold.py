@@ -6,7 +6,6 @@ Tasks sort changes and rows by key, and compare them as they come, so that memor
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -32,7 +31,7 @@ from driftline.verify.conditions import (
     identity,
 )
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.match import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
+from driftline.verify.match import Copies, ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.moments import micros
 from driftline.verify.values import ValueSettings, moment_of
@@ -142,6 +141,7 @@ class SourceChange:
         payload: the record, or a text that is none.
         key: empty if the record has to be in quarantine, with the reason ``why``.
         message: the message in whose envelope the record came; empty without one.
+        meets: the record meets all expectations, so that a copy which waits for one is not its.
     """
 
     place: SourcePlace
@@ -153,6 +153,7 @@ class SourceChange:
     why: str = ""
     is_record: bool = True
     message: bytes = b""
+    meets: bool = False
 
     def missing(self, why: str = "", differences: Iterable[Any] = ()) -> MissingRecords:
         """The record as one that the table does not show."""
@@ -226,7 +227,7 @@ class KeyedFold:
     truncate: str = ""
 
     def verdict(
-        self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None
+        self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[tuple[bytes, bool]] | None
     ) -> Verdict:
         """Compare the latest change of each key with the table's rows.
 
@@ -276,8 +277,11 @@ class KeyedFold:
             try:
                 key, when = reader.key_of_record(read.record), reader.order_of(read.record)
                 deletes = reader.deletes(read.record)
-                payload = packed(self.comparison.without(read.record))
-                yield SourceChange(place, arrival, payload, key, when, deletes, message=around)
+                # Of a delete nothing is expected.
+                if read.unmet and not deletes:
+                    raise NoChange(f"it does not meet the expectation {read.unmet}")
+                payload, meets = packed(self.comparison.without(read.record)), read.unmet is not None
+                yield SourceChange(place, arrival, payload, key, when, deletes, message=around, meets=meets)
             except NoChange as error:
                 payload = packed(self.comparison.without(read.record))
                 yield SourceChange(place, arrival, payload, why=str(error), message=around)
@@ -292,10 +296,10 @@ class KeyedFold:
             )
             yield (_number(text), text, _READ, change.arrival), change
 
-    def waiting(self, quarantined: Iterable[bytes]) -> Iterator[_Keyed]:
+    def waiting(self, quarantined: Iterable[tuple[bytes, bool]]) -> Iterator[_Keyed]:
         """The records in quarantine by the same text."""
-        for text, _ in self.comparison.keyed_raw(quarantined):
-            yield (_number(text), text, _WAITING, ()), None
+        for text, copies in self.comparison.keyed_raw(quarantined):
+            yield (_number(text), text, _WAITING, ()), copies
 
     def not_waiting(self, texts: Iterable[_Keyed]) -> Iterator[_Keyed]:
         """The changes that are not in quarantine, by key.
@@ -306,20 +310,20 @@ class KeyedFold:
 
         def others() -> Iterator[SourceChange]:
             for (_, text), group in groupby(texts, lambda x: x[0][:2]):
-                held = waiting = 0
+                held, copies = 0, Copies()
                 for (kind, *_), of_one in groupby(group, _record_of):
+                    of_text = [value for _, value in of_one]
                     if kind == _WAITING:
-                        waiting += sum(1 for _ in of_one)
-                    elif held < waiting:
+                        copies = reduce(add, of_text)
+                    elif held < copies.of(meets=all(change.meets for change in of_text)):
                         held += 1
-                        deque(of_one, maxlen=0)
                     else:
-                        yield from (change for _, change in of_one)
+                        yield from of_text
                 tally.records += held
                 tally.quarantined += held
-                if waiting > held:
+                if copies.n > held:
                     raw = shown(text.decode(errors="replace"))
-                    tally.has_too_many(ExtraRows(waiting - held, raw, "quarantine", held))
+                    tally.has_too_many(ExtraRows(copies.n - held, raw, "quarantine", held))
 
         yield from self.by_key(others())
         yield (0, "", _TALLY), tally

@@ -23,7 +23,9 @@ from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.core.schema.naming import MARK, by_key, data_key
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct, peel
+from driftline.core.settings.condition import EXPECT, Expectation
 from driftline.core.settings.fields import parse_path
+from driftline.core.settings.properties import EXPECTED, readings
 from driftline.core.settings.row_key import RowKey
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.change_feeds import plain_value
@@ -38,6 +40,7 @@ from driftline.verify.comparison import (
     allow_depth,
     lost_lists,
 )
+from driftline.verify.conditions import ExpectedRecords
 from driftline.verify.csv import CsvDialect
 from driftline.verify.envelopes import last_truncate, unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
@@ -143,7 +146,7 @@ class Stored:
     ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
     column id. ``row_key``: how its rows are known, None where each record is a row. ``readings``: by file the
-    properties by which it was read, if those are not the table's.
+    properties by which it was read, if those are not the table's. ``expect``: what is expected of records.
     """
 
     rows: str | DataFrame
@@ -155,6 +158,7 @@ class Stored:
     defaults: Mapping[int, Iterable[Any]] = field(default_factory=dict)
     row_key: RowKey | None = None
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    expect: Sequence[Expectation] = ()
 
 
 def verify(
@@ -193,20 +197,20 @@ def verify(
             schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
         )
         stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
-        quarantined = _quarantined(spark, table.quarantine)
+        comparison, expected = Comparison.by(terms), _expected(table, by_file)
+        quarantined = _quarantined(spark, table.quarantine, expected)
         if table.row_key is not None:
             records, truncate = _unwrapped(reads, table.row_key, properties)
             in_order = dict(zip(sources, range(len(sources)), strict=True))
-            fold = KeyedFold(Comparison.by(terms), table.row_key, in_order, truncate)
-            return fold.verdict(records, rows(stored), quarantined)
-        check = _Finding(Comparison.by(terms), reads, quarantined)
-        columns, verdict = check.comparison.meeting.record.columns, None
-        # Whole columns may only conclude that a record is held; a loss is reported by the comparison of
-        # values alone. A column that Spark cannot read is not in the rows, so it has no fingerprints.
-        as_lines = _is_much_json(fmt, tasks) and not (in_paths or extended)
+            fold = KeyedFold(comparison, table.row_key, in_order, truncate)
+            return fold.verdict(_judged(records, comparison, expected), rows(stored), quarantined)
+        check = _Finding(comparison, _judged(reads, comparison, expected), quarantined)
+        columns, verdict = comparison.meeting.record.columns, None
+        # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
+        as_lines = _is_much_json(fmt, tasks) and not (in_paths or extended or expected)
         if as_lines and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
-        return verdict or check.verdict(reads, rows(stored))
+        return verdict or check.verdict(check.reads, rows(stored))
 
 
 def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
@@ -239,6 +243,37 @@ def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str])
     # The source is read twice only here: which rows a truncate removes is known once its last one is.
     truncate = last_truncate(reads, row_key) if truncated else ""
     return unwrapped(reads, row_key, truncated=truncated), truncate
+
+
+def _expected(table: Stored, by_file: Mapping[str, Mapping[str, str]]) -> ExpectedRecords | None:
+    """The expectations that set records aside, and the files held against them; None without any.
+
+    Args:
+        by_file: the properties by which each file was read.
+    """
+    expectations = [expectation for expectation in table.expect if expectation.action == "quarantine"]
+    if not expectations:
+        return None
+    now = _stated(table.properties)
+    # A file that the table does not remember may be older than an expectation.
+    has_changed = any(_stated(read) != now for read in readings(table.properties))
+    files = (file for file, properties in by_file.items() if _stated(properties) == now)
+    return ExpectedRecords(
+        expectations, frozenset(file for file in files if file in table.readings or not has_changed)
+    )
+
+
+def _stated(properties: Mapping[str, str]) -> dict[str, str]:
+    """The expectations among properties."""
+    return {name: text for name, text in properties.items() if name.startswith(EXPECTED) and text}
+
+
+def _judged(reads: RDD[Read], comparison: Comparison, expected: ExpectedRecords | None) -> RDD[Read]:
+    return reads if expected is None else reads.mapPartitions(partial(_held_against, expected, comparison))
+
+
+def _held_against(expected: ExpectedRecords, comparison: Comparison, reads: Iterable[Read]) -> Iterator[Read]:
+    return expected.judged(comparison.meeting, reads)
 
 
 def _tasks(
@@ -379,15 +414,20 @@ def _read(task: Sequence[FilePart]) -> Iterator[Read]:
     return chain.from_iterable(map(read, task))
 
 
-def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD[bytes] | None:
-    """The raw bytes of each quarantined record."""
+def _quarantined(
+    spark: SparkSession, quarantine: str | DataFrame | None, expected: ExpectedRecords | None
+) -> RDD[tuple[bytes, bool]] | None:
+    """The raw bytes of each quarantined record, and a flag if it waits for an expectation."""
     from pyspark.sql import functions as F
 
     if quarantine is None:
         return None
     df = spark.table(quarantine) if isinstance(quarantine, str) else quarantine
-    raw = df.select(F.coalesce("raw_bytes", F.col("raw").cast("binary")).alias("raw"))
-    return raw.rdd.map(lambda row: bytes(row[0] or b""))
+    raw = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
+    unmet = F.lit(False) if expected is None else F.coalesce(F.col("reason").startswith(EXPECT), F.lit(False))
+    return df.select(raw.alias("raw"), unmet.alias("unmet")).rdd.map(
+        lambda row: (bytes(row[0] or b""), row[1])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +436,7 @@ class _Finding:
 
     comparison: Comparison
     reads: RDD[Read]
-    quarantined: RDD[bytes] | None
+    quarantined: RDD[tuple[bytes, bool]] | None
 
     def by_columns(self, matching: ColumnMatching) -> Verdict | None:
         """The verdict if each record has its row; None if all records must be compared with all rows."""

@@ -399,6 +399,7 @@ class MissingRecords:
 
     Attributes:
         differences: from the nearest row, if one is known.
+        meets: they meet all expectations, so that a copy which waits for one is not theirs.
     """
 
     place: SourcePlace
@@ -406,9 +407,26 @@ class MissingRecords:
     record: bytes | None
     why: str = ""
     differences: tuple[RowDifference, ...] = ()
+    meets: bool = False
 
     def __add__(self, other: MissingRecords) -> MissingRecords:
-        return replace(min(self, other, key=order), n=self.n + other.n)
+        first = min(self, other, key=order)
+        return replace(first, n=self.n + other.n, meets=self.meets and other.meets)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """``n`` equal records in quarantine, of which so many wait for an expectation that is ``unmet``."""
+
+    n: int = 0
+    unmet: int = 0
+
+    def __add__(self, other: Copies) -> Copies:
+        return Copies(self.n + other.n, self.unmet + other.unmet)
+
+    def of(self, *, meets: bool) -> int:
+        """The number of copies that may be of records that meet all expectations, or else of any."""
+        return self.n - self.unmet if meets else self.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,20 +449,21 @@ def order(x: MissingRecords) -> Any:
     return x.place.file, x.place.start, x.place.line
 
 
-def not_quarantined(x: tuple[bytes, tuple[MissingRecords, int | None]]) -> list[MissingRecords]:
+def not_quarantined(x: tuple[bytes, tuple[MissingRecords, Copies | None]]) -> list[MissingRecords]:
     """The left-over records, without as many as are in quarantine."""
-    unmatched, quarantined = x[1]
-    n = unmatched.n - (quarantined or 0)
-    return [replace(unmatched, n=n)] if n > 0 else []
+    unmatched, copies = x[1][0], x[1][1] or Copies()
+    n = unmatched.n - copies.of(meets=unmatched.meets)
+    why = "it waits for an expectation that it meets" if unmatched.meets and copies.unmet else unmatched.why
+    return [replace(unmatched, n=n, why=why)] if n > 0 else []
 
 
-def quarantined_again(x: tuple[bytes, tuple[int, MissingRecords | None]]) -> list[ExtraRows]:
+def quarantined_again(x: tuple[bytes, tuple[Copies, MissingRecords | None]]) -> list[ExtraRows]:
     """The records that are in quarantine more often than they are left over."""
-    text, (in_quarantine, unmatched) = x
-    matched = min(in_quarantine, unmatched.n) if unmatched else 0
+    text, (copies, unmatched) = x
+    matched = min(copies.of(meets=unmatched.meets), unmatched.n) if unmatched else 0
     return (
-        [ExtraRows(in_quarantine - matched, shown(text.decode(errors="replace")), "quarantine", matched)]
-        if in_quarantine > matched
+        [ExtraRows(copies.n - matched, shown(text.decode(errors="replace")), "quarantine", matched)]
+        if copies.n > matched
         else []
     )
 

@@ -30,6 +30,7 @@ from driftline.errors import UsageError
 HINTS, RESOLVED = f"{PREFIX}hints.", f"{PREFIX}resolved."  # settings that `resolve` makes, by path
 _AND = "; "  # between the types that a field was folded into
 READINGS = f"{PREFIX}readings"
+EXPECTED = f"{PREFIX}expect."  # begins the name of each expectation's property
 
 # Settings that count where a table is made; the table itself then has what they say.
 _ONCE = in_groups("layout")
@@ -230,8 +231,10 @@ def _text_readings(
 
 
 def reading(properties: Mapping[str, str]) -> dict[str, str]:
-    """Select the properties that affect how files are read."""
-    return {name: properties[name] for name in map(property_of, _READING) if properties.get(name)}
+    """Select the properties that affect how files are read, and which of their records are set aside."""
+    read = {name: properties[name] for name in map(property_of, _READING) if properties.get(name)}
+    expected = {name: text for name, text in properties.items() if name.startswith(EXPECTED) and text}
+    return read | dict(sorted(expected.items()))
 
 
 def readings(properties: Mapping[str, str]) -> list[dict[str, str]]:
