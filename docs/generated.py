@@ -21,8 +21,10 @@ from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.runtime import failure, stores
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
+README = Path(__file__).parent.parent / "README.md"
 RULES = Path(__file__).parent.parent / "tests/rules"
 _EXAMPLE = re.compile(r"^<!-- example: (.+) -->$", re.MULTILINE)  # in a page: the title of a case
+_HOME = "<!-- home of the README -->"
 _KINDS = {int: "a whole number", None: "a text"}
 EXIT_CODES = {"DataError": 1, "CommitConflict": 1, "UsageError": 2, "SetupError": 3, "NoLakeError": 3}
 _SAYS_THE_SAME = {"redacted", "without_secrets"}
@@ -44,9 +46,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace each mark of an example by the case of the rules that it names."""
+    """Replace each mark of an example by the rules' case that it names, the home's by its session."""
+    if _HOME in markdown:
+        markdown = markdown.replace(_HOME, home())
     cases = {title: case for of_file in rule_cases().values() for title, case in of_file.items()}
     return _EXAMPLE.sub(lambda mark: folded_case(mark[1], cases[mark[1]]), markdown)
+
+
+def home() -> str:
+    """The session that the README begins with, where it is run and compared."""
+    return README.read_text().partition("<!-- home: -->")[2].partition("<!-- :home -->")[0]
 
 
 def rule_cases() -> dict[str, dict[str, str]]:

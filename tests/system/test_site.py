@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from html import unescape
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -23,6 +25,10 @@ SEARCHED = {
     "header": "questions", "decimal comma": "commands",
 }  # fmt: skip
 # Blocks, tables and the page itself that are wider than their place.
+# Pages that have, together, all that pages are made of; axe takes a quarter of an hour for all of them.
+KINDS = ("index", "tutorial", "commands", "python", "operate", "performance", "api", "settings", "notebook")
+WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
 WIDER = """
 return [document.documentElement, ...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
     .filter(place => place.scrollWidth > place.clientWidth + 1).map(place => place.innerText.slice(0, 80))
@@ -100,3 +106,45 @@ def test_search_works_from_a_folder(site: Path, browser) -> None:
             )
             found = [Path(link).stem for link in links]
         assert page in found, f"{words}: {found}"
+
+
+def test_first_page_shows_two_files_the_reports_the_table_and_the_picture(site: Path) -> None:
+    text = unescape(re.sub("<[^>]+>", "", (site / "index.html").read_text()))
+    for words in (
+        "mon.jsonl",
+        "tue.jsonl",
+        "2 records read, 2 written",
+        "total_string string   sibling",
+        "select * from",
+    ):
+        assert words in text
+    assert 'src="images/page.png"' in (site / "index.html").read_text()
+
+
+def test_titles_of_the_navigation_have_at_most_three_words() -> None:
+    home, *groups = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert home == {"Home": "index.md"}
+    titles = [title for group in groups for title in group]
+    assert titles == ["Start", "How to", "Sources", "Operate", "Reference", "Inside"]
+    pages = [page for group in groups for in_group in group.values() for page in in_group]
+    titles += [title for page in pages for title in page]
+    assert [title for title in titles if len(title.split()) > 3] == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_violation_of_wcag_aa(site: Path, browser, dark: bool) -> None:
+    look(browser, 1280, 900, dark=dark)
+    browser.set_script_timeout(300)
+    pages = [path for path in site.rglob("*.html") if path.stem in KINDS]
+    assert len(pages) == len(KINDS)
+    for path in pages:
+        browser.get(path.as_uri())
+        browser.execute_script("localStorage.clear()")  # the theme remembers the scheme of the page before
+        browser.refresh()
+        assert browser.execute_script("return document.body.dataset.mdColorScheme") == (
+            "slate" if dark else "default"
+        )
+        browser.execute_script(AXE)
+        script = "axe.run({runOnly: arguments[0]}).then(arguments[1])"
+        violations = browser.execute_async_script(script, WCAG_AA)["violations"]
+        assert violations == [], (path.name, [(v["id"], v["nodes"][0]["html"]) for v in violations])
