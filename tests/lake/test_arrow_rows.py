@@ -338,7 +338,9 @@ def test_listing_of_a_quarantine_without_java_is_that_of_spark(
 def test_quarantine_of_no_table_and_empty_one_are_listed_without_java(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     assert listing.by_duckdb(without_spark(lake), table_name) is None
-    table.ingest([{"a": 1}], key="id")
+    table.ingest([{"ts_ms": 1}], key="id", envelope="debezium")  # a heartbeat: the feed has settings alone
+    assert listed(table) == listing.Quarantine(table_name)
+    table.ingest([{"a": 1}], key="id", envelope="")
     assert listed(table).waiting == 1
     lake.table(f"{table_name}_other").ingest([{"id": 1}])
     assert listed(lake.table(f"{table_name}_other")) == listing.Quarantine(f"{table_name}_other")

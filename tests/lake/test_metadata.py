@@ -250,6 +250,7 @@ def test_file_whose_name_is_not_utf8_is_named_with_its_bytes_escaped(table: Tabl
     assert [group["seen_in"] for group in waiting] == [rf"{folder}/x\xff.jsonl:2"]
     json.dumps(result.to_dict(), ensure_ascii=False).encode()
     assert table.verify(folder, exactly=True).ok
+    assert table.discard_quarantine(os.fsdecode(b"x\xff.jsonl")).records == 1
     with pytest.raises(DataError, match=r"x\\xff\.jsonl"):
         table.ingest(folder)
 

@@ -41,10 +41,10 @@ select {{alike}} as alike, coalesce(r.path, '') as path, coalesce(r.table_type, 
 from {{rows}} as r where {{waits}}
 group by 1, 2, 3, 4 order by number desc, path, alike limit {LISTED}
 """
-# DuckDB counts in 128 bits, which Arrow hands over as decimals.
+# Not `count_if`, which is a sum in DuckDB: null of no rows.
 _COUNTS = f"""
-select cast(count_if({{waits}}) as bigint) as waiting, cast(count_if({IS_DISCARDED}) as bigint) as discarded,
-  cast(count_if(not {{waits}} and not {IS_DISCARDED}) as bigint) as replayed
+select count(*) filter (where {{waits}}) as waiting, count(*) filter (where {IS_DISCARDED}) as discarded,
+  count(*) filter (where not {{waits}} and not {IS_DISCARDED}) as replayed
 from {{rows}} as r
 """
 # Places in a text are no reasons of their own.

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.core.history.batch_properties import BatchIsInError
+from driftline.core.schema.types import name_text
 from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable
@@ -226,6 +227,7 @@ def discard(
 
     ``source``: only those of this file or topic. Raises UsageError if it has none, or there is no table.
     """
+    source = None if source is None else name_text(source)
 
     def attempt() -> Discarded:
         """Mark the records in the quarantine as it is now."""
