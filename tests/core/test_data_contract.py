@@ -51,6 +51,33 @@ def test_a_table_is_exported_and_read_back(tmp_path: Path) -> None:
     assert list(breaks(promise, table, SETTINGS)) == []
 
 
+def test_expectation_is_a_rule_of_quality_and_is_read_back(tmp_path: Path) -> None:
+    expected = {
+        "driftline.expect.price": "price >= 0 and price is not null ELSE quarantine",
+        "driftline.expect.at": "at >= date '2026-01-01'",
+    }
+    text = exported("shop.orders", schema("price: long, at: date"), {**SETTINGS, **expected})
+    contract = yaml.safe_load(text)
+    jsonschema.validate(contract, STANDARD)
+    assert [(rule["name"], rule["type"], rule["mustBe"], rule["query"]) for rule in contract["schema"][0]["quality"]] == [
+        ("at", "sql", 0, "SELECT COUNT(*) FROM `shop`.`orders` WHERE NOT (at >= date '2026-01-01')"),
+        ("price", "sql", 0, "SELECT COUNT(*) FROM `shop`.`orders` WHERE NOT (price >= 0 and price is not null)"),
+    ]  # fmt: skip
+    promise = read(written(tmp_path, text), "shop.orders")
+    assert {key: promise.properties.get(key) for key in expected} == expected
+    assert [one.text for one in breaks(promise, schema("price: long, at: date"), SETTINGS)] == [
+        "expect.at is not set, and not at >= date '2026-01-01'",
+        "expect.price is not set, and not price >= 0 and price is not null ELSE quarantine",
+    ]
+
+
+def test_rule_of_quality_of_others_is_passed_over(tmp_path: Path) -> None:
+    rules = "    quality: [{type: sql, query: select 1, mustBe: 1}, {type: text, description: fresh}]\n"
+    promise = read(written(tmp_path, BY_OTHERS + rules), "shop.orders")
+
+    assert promise.properties == {}
+
+
 @given(st.lists(st.tuples(st.text(min_size=1), st.text()), unique_by=lambda pair: pair[0], max_size=4))
 def test_any_names_and_docs_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]

@@ -1,8 +1,8 @@
 """Reads and writes tables as data contracts of the Open Data Contract Standard, version 3.
 
 A column's exact type stands in `physicalType`, in Iceberg's words; settings of the table are custom
-properties of driftline's. A contract that others wrote may say less: a logical type alone, which several
-types meet.
+properties of driftline's, and expectations are rules of quality. A contract that others wrote may say less:
+a logical type alone, which several types meet.
 """
 
 from __future__ import annotations
@@ -38,12 +38,20 @@ from driftline.core.schema.types import (
 from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS
 from driftline.core.settings.properties import as_properties
 from driftline.errors import SetupError, UsageError
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
-    from open_data_contract_standard.model import OpenDataContractStandard, SchemaObject, SchemaProperty
+    from open_data_contract_standard.model import (
+        CustomProperty,
+        DataQuality,
+        OpenDataContractStandard,
+        SchemaObject,
+        SchemaProperty,
+    )
 
 VERSION = "v3.2.0"
 VENDOR = "driftline"
+_EXPECT = "expect."  # begins the setting of an expectation
 # What a logical type may be; the first is what a field gets that has nothing else.
 _LOGICAL: Mapping[str, tuple[Type, ...]] = {
     "string": (STRING, UUID),
@@ -80,10 +88,9 @@ def exported(table: str, schema: Schema, properties: Mapping[str, str]) -> str:
     model = _model()
     keys = {id_: place for place, id_ in enumerate(sorted(schema.identifiers), 1)}
     columns = [_property(f, keys) for f in schema.struct.fields if not is_metadata(f.doc)]
-    settings = [
-        model.CustomProperty(property=name, value=value, vendor=VENDOR)
-        for name, value in sorted(_settings(properties))
-    ]
+    stated = sorted(_settings(properties))
+    expected = [(name, value) for name, value in stated if name.startswith(_EXPECT)]
+    settings = [_setting(name, value) for name, value in stated if not name.startswith(_EXPECT)]
     described = model.SchemaObject(
         name=table.rpartition(".")[2],
         physicalName=table,
@@ -91,6 +98,7 @@ def exported(table: str, schema: Schema, properties: Mapping[str, str]) -> str:
         logicalType="object",
         properties=columns,
         customProperties=settings or None,
+        quality=[_rule(table, name, text) for name, text in expected] or None,
     )
     contract = model.OpenDataContractStandard(
         apiVersion=VERSION, kind="DataContract", id=table, name=table, version="1.0.0", status="active",
@@ -113,7 +121,8 @@ def read(file: Path, table: str) -> Promise:
         raise UsageError(f"{file}: there are two properties {twice!r}")
     settings = {
         str(each.property): each.value
-        for each in described.customProperties or ()
+        for owner in (described, *(described.quality or ()))
+        for each in owner.customProperties or ()
         if each.vendor == VENDOR and each.value is not None
     }
     try:
@@ -121,6 +130,27 @@ def read(file: Path, table: str) -> Promise:
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}", error.hint) from error
     return Promise(Schema(Struct(_numbered(fields, iter(range(1, 1_000_000))))), properties, loose)
+
+
+def _setting(name: str, value: str) -> CustomProperty:
+    setting: CustomProperty = _model().CustomProperty(property=name, value=value, vendor=VENDOR)
+    return setting
+
+
+def _rule(table: str, setting: str, text: str) -> DataQuality:
+    """An expectation, as a query that counts the rows that do not meet it, with the setting itself beside."""
+    from driftline.core.settings.condition_sql import without_action  # late: sqlglot is slow to import
+
+    from_table = ".".join(map(quoted, table.split(".")))
+    # NOT of what is unknown is no violation, so SQL counts as driftline does.
+    rule: DataQuality = _model().DataQuality(
+        name=setting.removeprefix(_EXPECT),
+        type="sql",
+        query=f"SELECT COUNT(*) FROM {from_table} WHERE NOT ({without_action(text)})",
+        mustBe=0,
+        customProperties=[_setting(setting, text)],
+    )
+    return rule
 
 
 def _yaml(contract: OpenDataContractStandard) -> str:

@@ -86,6 +86,15 @@ def expectation_of(name: str, text: str) -> Expectation:
     return Expectation(name, condition_of(text[: found.start()]), action)  # type: ignore[arg-type]
 
 
+def without_action(text: str) -> str:
+    """Return the condition of an expectation as it is written.
+
+    >>> without_action("price >= 0 else fail"), without_action("name != ' else fail'")
+    ('price >= 0', "name != ' else fail'")
+    """
+    return _ELSE.sub("", text)
+
+
 def _said(error: SqlglotError, text: str) -> str:
     """Return the reason of an error, without the text that sqlglot underlines for a terminal."""
     if not isinstance(error, ParseError):
