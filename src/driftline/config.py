@@ -154,6 +154,9 @@ def load(
     file names; it is a DuckLake if it contains one, or if the file says so and it contains none. A lake named
     by a URI has its files there, and the file names its catalog. Raises UsageError.
     """
+    # An empty variable of the environment is one that is not set; in a flag it would name another lake.
+    if lake == "":
+        raise UsageError("an empty path names no lake", hint='pass a folder; "." is the current one')
     path = file or (folder or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
     location = lake or env.get("DRIFTLINE_LAKE")
@@ -217,7 +220,7 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
         dict(_flat(_table(data, name, path), "", path, name)) for name in ("catalog", "kafka", "registry")
     )
     named = data.get("lake", str(DEFAULT))
-    if not isinstance(named, str):
+    if not isinstance(named, str) or not named:
         raise UsageError(f"{path}: lake = {named!r} is not a path")
     _no_catalog(named)
     uri = named if _is_uri(named) else None

@@ -84,6 +84,12 @@ def test_properties_of_a_catalog_may_have_dotted_names(write, tmp_path):
     }
 
 
+def test_an_empty_flag_names_no_lake_and_an_empty_variable_is_not_set(tmp_path):
+    with pytest.raises(UsageError, match="an empty path names no lake"):
+        load("", env={}, folder=tmp_path)
+    assert load(env={"DRIFTLINE_LAKE": ""}, folder=tmp_path).lake == Path("lake")
+
+
 def test_a_lake_by_flag_leaves_the_catalog_of_the_file_aside_but_not_spark(write, tmp_path):
     write('[catalog]\ntype = "rest"\nuri = "http://x"\nspark.driver.memory = "2g"')
     assert at(tmp_path, lake="l") == Config(Path("l"), {"spark.driver.memory": "2g"}, {})
@@ -101,6 +107,7 @@ def test_settings_may_be_numbers(write, tmp_path):
         ("[table]", "there is no 'table'", "did you mean 'tables'?"),
         ("zzz = 1", "there is no 'zzz'", "there are lake, format, catalog, store, tables"),
         ("lake = 1", "lake = 1 is not a path", ""),
+        ("lake = ''", "lake = '' is not a path", ""),
         ("catalog = 1", "catalog is not a table", "write [catalog]"),
         ("[catalog]\nuri = ['a']", "catalog.uri is not one value", "a text, a number, true or false"),
         (
