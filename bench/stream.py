@@ -7,6 +7,7 @@ table with the same columns; values that drift become null there. driftline capt
 same trigger and in turns, some files a turn, so that neither has the quieter machine. What is compared is the median
 time of a micro-batch as Spark's own progress reports tell it (`triggerExecution`). A third table takes them with
 `durability = "off"`: what the syncs cost, and how many there are (SQLite's own, three or four for each commit, are not counted).
+CPU seconds are those of the process and Java, the start of each turn's query among them: on a shared machine they tell more than time.
 
 The wide run has a table of so many columns, of which each record brings 40.
 """
@@ -23,7 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from events import drifted, event
+from measure import cpu
 from pyspark.sql.streaming import StreamingQuery
 
 from driftline import Lake
@@ -49,14 +52,15 @@ class Side:
     start: Callable[[Side], StreamingQuery]
     took: list[dict[str, float]] = field(default_factory=list)
     syncs: int = 0
+    cpu: float = 0  # seconds
 
     def take(self, files: list[Path]) -> None:
         for file in files:
             os.link(file, self.folder / file.name)
-        before = len(SYNCS)
+        before, used = len(SYNCS), cpu(PROCESS)
         query = self.start(self)
         query.awaitTermination()
-        self.syncs += len(SYNCS) - before
+        self.syncs, self.cpu = self.syncs + len(SYNCS) - before, self.cpu + cpu(PROCESS) - used
         done = [dict(p["durationMs"]) for p in query.recentProgress if "addBatch" in p["durationMs"]]
         assert len(done) == len(files), f"{self.name}: {len(files)} files, {len(done)} micro-batches"
         self.took += done
@@ -66,6 +70,7 @@ class Side:
 
 
 SYNCS: list[int] = []
+PROCESS = psutil.Process()
 
 
 def count_syncs() -> None:
@@ -149,6 +154,7 @@ def report(
         "median_ms": {side.name: side.median() for side in (base, ours, unsynced)},
         "overhead": round(ours.median() / base.median() - 1, 3),
         "durability": round(ours.median() / unsynced.median(), 3),
+        "cpu_s_a_batch": {side.name: round(side.cpu / len(side.took), 3) for side in (base, ours, unsynced)},
         "syncs_a_batch": round(ours.syncs / len(ours.took), 1),
         "phases_ms": {
             side.name: {phase: side.median(phase) for phase in phases} for side in (base, ours, unsynced)
@@ -168,7 +174,8 @@ def report(
             f"middle half   {out['phases_ms'][side.name]}"
         )
     print(f"  overhead of driftline: {out['overhead']:.0%}")
-    print(f"  {out['syncs_a_batch']} syncs a micro-batch: {out['durability']} × without", flush=True)
+    print(f"  {out['syncs_a_batch']} syncs a micro-batch: {out['durability']} × without")
+    print(f"  CPU seconds a micro-batch: {out['cpu_s_a_batch']}", flush=True)
     return out
 
 
