@@ -211,6 +211,15 @@ def deleted_before(kafka: Kafka, topic: str, offset: int) -> None:
         done.result(30)
 
 
+def set_partitions(kafka: Kafka, topic: str, count: int) -> None:
+    """Give a topic more partitions."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for done in admin.create_partitions([NewPartitions(topic, count)]).values():
+        done.result(30)
+
+
 @pytest.mark.parametrize("records", [1, 5])
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_topic_that_was_made_again(table: Table, kafka: Kafka, topic: str, records: int) -> None:
@@ -418,12 +427,18 @@ class Restorable:
             url(self.kafka, self.topic), name="orders", to=to, checkpoint=self.checkpoint, dry_run=dry_run
         )
 
-    def keep(self) -> None:
+    def keep_checkpoint(self) -> None:
+        shutil.rmtree(self.kept, ignore_errors=True)
         shutil.copytree(self.checkpoint, self.kept)
+
+    def keep_table(self) -> None:
         shutil.copyfile(catalog_file(self.table.lake), self.catalog)
 
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
     def restore_checkpoint(self) -> None:
-        shutil.rmtree(self.checkpoint)
+        self.lose_checkpoint()
         shutil.copytree(self.kept, self.checkpoint)
 
     def restore_table(self) -> None:
@@ -435,7 +450,8 @@ def restorable(table: Table, kafka: Kafka, topic: str, tmp_path: Path) -> Restor
     run = Restorable(table, kafka, topic, tmp_path)
     run.send()
     run.start()
-    run.keep()
+    run.keep_checkpoint()
+    run.keep_table()
     for _ in range(2):
         run.send()
         run.start()
@@ -480,6 +496,95 @@ def test_a_lost_checkpoint_goes_on_at_the_offsets_of_the_table(restorable: Resto
     restorable.send()
     restorable.start()
     assert ids(restorable.table) == list(range(10))
+
+
+def test_a_lost_checkpoint_takes_partitions_that_came_since_from_their_beginning(
+    restorable: Restorable,
+) -> None:
+    shutil.rmtree(restorable.checkpoint)
+    set_partitions(restorable.kafka, restorable.topic, 3)
+    restorable.kafka.send(restorable.topic, [b'{"id": 6}'], partition=2)
+    restorable.start(resume_from="table")
+    assert ids(restorable.table) == list(range(7))
+
+
+def test_a_restored_table_lacks_what_partitions_brought_that_came_since(restorable: Restorable) -> None:
+    set_partitions(restorable.kafka, restorable.topic, 3)
+    restorable.kafka.send(restorable.topic, [b'{"id": 6}'], partition=2)
+    restorable.start()
+    restorable.restore_table()
+    with pytest.raises(DataError, match=r"/2: offsets 0 to 0\)"):
+        restorable.start()
+    restorable.start(resume_from="table")
+    assert ids(restorable.table) == list(range(7))
+
+
+def test_a_lost_checkpoint_of_a_topic_that_was_made_again_is_an_error(restorable: Restorable) -> None:
+    shutil.rmtree(restorable.checkpoint)
+    made_again(restorable.kafka, restorable.topic, partitions=1)
+    values = [json.dumps({"id": 20 + n}).encode() for n in range(5)]
+    restorable.kafka.send(restorable.topic, values, partition=0)
+    with pytest.raises(DataError, match="was deleted and created again"):
+        restorable.start(resume_from="table")
+    restorable.start(resume_from="table", skip_lost=True)
+    assert ids(restorable.table) == [*range(6), *range(20, 25)]
+    assert restorable.start() == []
+
+
+def test_a_table_of_before_its_topic_was_made_again_lacks_all_of_the_new_one(restorable: Restorable) -> None:
+    made_again(restorable.kafka, restorable.topic, partitions=2)
+    restorable.send()
+    restorable.start(skip_lost=True)
+    restorable.restore_table()
+    with pytest.raises(DataError, match=r"/0: offsets 0 to 0, .*/1: offsets 0 to 0\)"):
+        restorable.start()
+    restorable.start(resume_from="table")
+    assert ids(restorable.table) == [0, 1, 6, 7]
+    assert restorable.start() == []
+
+
+def test_offsets_count_of_a_topic_with_another_id_once_a_person_has_deleted_the_ids(
+    restorable: Restorable,
+) -> None:
+    """As of a topic that moved to another cluster with its offsets."""
+    made_again(restorable.kafka, restorable.topic, partitions=2)
+    restorable.number = 0
+    for _ in range(3):
+        restorable.send()
+    note = restorable.checkpoint / "capture.json"
+    note.write_text(json.dumps({k: v for k, v in json.loads(note.read_text()).items() if k != "topics"}))
+    for _ in range(2):
+        assert restorable.start() == []
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == list(range(8))
+
+
+@pytest.mark.parametrize("restored", ["table", "checkpoint"])
+def test_what_a_restore_left_of_other_topics_than_the_one_made_again_is_neither_lost_nor_doubled(
+    table: Table, kafka: Kafka, topic: str, tmp_path: Path, restored: str
+) -> None:
+    other = f"{topic}-other"
+    run = Restorable(table, kafka, f"{topic},{other}", tmp_path)
+    for number in range(3):
+        kafka.send(topic, [json.dumps({"id": number}).encode()], partition=0)
+        kafka.send(other, [json.dumps({"id": 10 + number}).encode()], partition=0)
+        run.start()
+        if not number:
+            run.keep_checkpoint()
+            run.keep_table()
+    run.restore_table() if restored == "table" else run.restore_checkpoint()
+    made_again(kafka, topic, partitions=1)
+    kafka.send(topic, [b'{"id": 20}'], partition=0)
+    if restored == "table":
+        with pytest.raises(DataError, match=rf"\({other}/0: offsets 1 to 2\)"):
+            run.start(skip_lost=True)
+        run.start(resume_from="table")
+    else:
+        run.start(skip_lost=True)
+    old = [0] if restored == "table" else [0, 1, 2]
+    assert ids(table) == [*old, 10, 11, 12, 20]
+    assert run.start() == []
 
 
 def test_batches_of_tombstones_alone_are_no_gap(restorable: Restorable) -> None:

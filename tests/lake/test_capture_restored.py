@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from driftline.capture.seeking import Seek
 from driftline.errors import DataError, DriftlineError
 from driftline.lake import Lake, Table
 from lake.formats import catalog_file
+from lake.test_capture_kafka import Restorable, deleted_before, ids, set_partitions
+from servers.kafka import Kafka
 
 
 class Run:
@@ -449,3 +454,116 @@ def test_a_random_walk_of_backups_and_restores_has_every_record_once(run: Run) -
 @pytest.mark.parametrize("seed", range(10 if "DRIFTLINE_FUZZ" in os.environ else 2))
 def test_long_random_walks_of_backups_and_restores_have_every_record_once(run: Run, seed: int) -> None:
     walk(run, seed=100 + seed, steps=40)
+
+
+OFFSETS = re.compile(r"/(\d+): offsets (\d+) to (\d+)")
+
+
+class TopicWalk(Restorable):
+    """Random steps, and what their errors and results have named: records to be missed, or to come again."""
+
+    def __init__(self, table: Table, kafka: Kafka, topic: str, folder: Path, seed: int) -> None:
+        super().__init__(table, kafka, topic, folder)
+        self.chance = random.Random(seed)
+        self.sent: list[list[int]] = [[], []]  # ids, by partition and offset
+        self.gone, self.again = set[int](), Counter[int]()
+        self.steps: list[str] = []
+
+    def named(self, texts: Iterable[object]) -> set[int]:
+        """The ids of the offsets in some texts."""
+        found = [tuple(map(int, place)) for text in texts for place in OFFSETS.findall(str(text))]
+        return {id_ for partition, *ends in found for id_ in self.sent[partition][ends[0] : ends[1] + 1]}
+
+    def send(self) -> None:
+        """Up to two records more in each partition."""
+        for partition, ids_ in enumerate(self.sent):
+            new = range(self.number, self.number + self.chance.randrange(3))
+            self.kafka.send(self.topic, [json.dumps({"id": n}).encode() for n in new], partition=partition)
+            ids_ += new
+            self.number = new.stop
+
+    def go_on(self) -> None:
+        self.send()
+        self.resume({"resume_from": "table"} if self.chance.random() < 0.2 else {})
+        rows = Counter(ids(self.table))
+        about = "\n".join(self.steps)
+        for id_ in range(-1, self.number):
+            assert rows[id_] or id_ in self.gone, f"{id_} was lost\n{about}"
+            assert rows[id_] <= 1 + self.again[id_], f"{id_} came {rows[id_]} times\n{about}"
+
+    def resume(self, options: dict[str, Any]) -> None:
+        """Start, by one of the ways on that each error names."""
+        for _ in range(6):
+            try:
+                batches = self.start(max_records=self.chance.choice([None, 2]), **options)
+            except DataError as error:
+                hint = str(error.hint)
+                self.steps.append(f"{options}: {error.message}")
+                if "were deleted" in error.message:
+                    assert "skip_lost=True" in hint
+                    options = {"skip_lost": True}
+                    continue
+                ways = re.findall(r'resume_from="(\w+)"', hint)
+                assert "another checkpoint" in error.message or ways == ["table", "checkpoint"], hint  # noqa: PT017
+                options = {"resume_from": self.chance.choice(ways)}
+                if options["resume_from"] == "checkpoint":
+                    self.gone |= self.named([error.message])
+                    self.again.update(range(-1, self.number))
+            else:
+                self.gone |= self.named(lost for batch in batches for lost in batch.lost)
+                return
+        raise AssertionError("\n".join(self.steps))
+
+    def die(self) -> None:
+        self.send()
+        ends = self.chance.choice(["writing", "committing", "committed"])
+
+        def progress(phase: str) -> None:
+            if phase == ends:
+                raise Died
+
+        with suppress(Died, DataError):
+            self.start(progress=progress)
+
+    def move(self) -> None:
+        with suppress(DataError):  # it has not begun, or differs from the table
+            done = self.seek(self.chance.choice(["earliest", "latest"]))
+            self.again.update(self.named(done.again))
+            self.gone |= self.named(done.passed)
+
+    def delete(self) -> None:
+        """Kafka deletes the oldest records of a partition, now and then some that no batch had."""
+        sent = len(self.sent[0])
+        deleted_before(self.kafka, self.topic, self.chance.randrange(max(0, sent - 2), sent + 1))
+
+    def grow(self) -> None:
+        self.sent.append([])
+        set_partitions(self.kafka, self.topic, len(self.sent))
+
+    def step(self) -> None:
+        steps = [self.go_on] * 3 + [self.die] * 2 + [self.move] * 2 + [self.restore_table] * 2
+        steps += [self.restore_checkpoint, self.lose_checkpoint, self.keep_table, self.delete]
+        steps += [self.keep_checkpoint] * self.checkpoint.exists() + [self.grow] * (len(self.sent) < 4)
+        take = self.chance.choice(steps)
+        self.steps.append(take.__name__)
+        take()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("seed", range(10 if "DRIFTLINE_FUZZ" in os.environ else 2))
+def test_random_walk_of_a_topic_loses_and_doubles_nothing_that_it_does_not_name(
+    lake: Lake, table_name: str, kafka: Kafka, tmp_path: Path, seed: int, keyed: bool
+) -> None:
+    table = lake.table(table_name)
+    walk = TopicWalk(table, kafka, f"topic-{table_name}", tmp_path, seed)
+    walk.kafka.send(walk.topic, [b'{"id": -1}'], partition=0)
+    walk.sent[0].append(-1)
+    walk.start(settings={"key": "id"} if keyed else {})
+    walk.keep_checkpoint()
+    walk.keep_table()
+    for _ in range(40):
+        walk.step()
+    walk.go_on()
+    rows = ids(table)
+    assert not keyed or len({*rows}) == len(rows)

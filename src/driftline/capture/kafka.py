@@ -40,7 +40,7 @@ from driftline.sources.kafka_typed import kafka_typed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.capture.checkpoint import Checkpoint
+    from driftline.core.history.batch_properties import Captured
     from driftline.sources.scan import Source
 
 _LOG = logging.getLogger("driftline")
@@ -67,10 +67,19 @@ class Topics:
         Returns:
             Where a first micro-batch is to begin; None if the checkpoint knows, or the table has none.
         """
+        if not self.checkpoint.topics and resumption.last is not None:
+            self._learn_topics(resumption.last, is_lost=resumption.is_adopted)
         if self.skip_lost and (again := self._made_again()):
             self._begin_anew(again, resumption)
         self.check()
-        return _resume(resumption)
+        beginning = _resume(resumption)
+        if beginning is None:
+            return None
+        # Spark wants each partition of the topics, and no other. Those that came since have no batch yet.
+        return {
+            name: {str(number): beginning.get(name, {}).get(str(number), 0) for number in topic.partitions}
+            for name, topic in self.admin.topics(self.names).items()
+        }
 
     def check(self) -> None:
         """Raise DataError if a topic was created again."""
@@ -112,6 +121,22 @@ class Topics:
         """
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
+    def _learn_topics(self, last: Captured, *, is_lost: bool) -> None:
+        """Take the ids of the topics from the table, where the checkpoint has none.
+
+        Args:
+            last: the last batch that the table has.
+            is_lost: the checkpoint is a new one in place of another; else a person has deleted the ids, and
+                the offsets are those of the topics that are there now.
+        """
+        checkpoint = self.checkpoint
+        if is_lost:
+            checkpoint.remember_topics(last.contents.get("topics", {}))
+            return
+        contents = {**(checkpoint.settled(last).get("contents") or last.contents)}
+        if contents.pop("topics", None):
+            checkpoint.settle(last, checkpoint.last("commits"), contents)
+
     def _made_again(self) -> dict[str, Topic]:
         remembered = self.checkpoint.topics
         now = {name: topic for name, topic in self.admin.topics(self.names).items() if topic.id}
@@ -125,8 +150,8 @@ class Topics:
         in_table = _table_has(resumption, number)
         if in_table is not None and _is_planned(resumption, in_table):  # Spark brings it again, and it is in
             number, position = self.checkpoint.last("offsets"), in_table
-        # The offsets of the table's last batch are of the topic before.
-        resumption.settle(number, {"offsets": {**position, **beginnings}})
+        # The offsets of the table's last batch are of the topic before; those of other topics count.
+        resumption.settle(number, {"offsets": {**position, **(in_table or {}), **beginnings}})
         for name in self.checkpoint.offsets_in_use():
             # A micro-batch that Spark repeats then has the records of the other topics only.
             offsets = self.checkpoint.spark_offsets(name)
@@ -289,7 +314,10 @@ class Kafka:
         """Nothing is held."""
 
     def contents(self, epoch: int) -> dict[str, Any]:
-        """The offsets of a micro-batch, by topic and partition: the first, and the one behind the last."""
+        """The offsets of a micro-batch, by topic and partition: the first, and the one behind the last.
+
+        With the ids of the topics, as the offsets are of no other topic of the same name.
+        """
         if self.topics is None:
             return {}
         begin, end = Offsets(self.topics.checkpoint).of(epoch)
@@ -297,7 +325,7 @@ class Kafka:
         for (topic, partition), offset in end.items():
             first = begin.get((topic, partition), 0)
             offsets.setdefault(topic, {})[str(partition)] = [first, offset]
-        return {"offsets": offsets}
+        return {"offsets": offsets, "topics": dict(self.topics.checkpoint.topics)}
 
     def fingerprints(self, epoch: int) -> tuple[int, ...]:
         """None: there are no files."""
@@ -447,8 +475,12 @@ def _resume(resumption: Resumption) -> Positions | None:
     if choice == "checkpoint":
         target: Positions = position
     else:
+        # A partition, or a topic, that the table knows nothing of came after its last batch.
         target = {
-            topic: {**position.get(topic, {}), **in_table.get(topic, {})}
+            topic: {
+                number: in_table.get(topic, {}).get(number, 0)
+                for number in {**position.get(topic, {}), **in_table.get(topic, {})}
+            }
             for topic in {**position, **in_table}
         }
         if older:
@@ -483,13 +515,13 @@ def _table_has(resumption: Resumption, committed: int) -> Positions | None:
     last, checkpoint, since = resumption.last, resumption.checkpoint, resumption.checkpoint.since
     note = checkpoint.settled(last)
     if note and "offsets" in note["contents"]:
-        return _ends(note["contents"])
+        return _ends(note["contents"], checkpoint.topics)
     if last is None or checkpoint.uuid not in (None, resumption.state.uuid):
         if since is None or committed < since:
             return None
         return dict(checkpoint.spark_offsets("sources/0/0"))
     if "offsets" in last.contents:
-        return _ends(last.contents)
+        return _ends(last.contents, checkpoint.topics)
     if resumption.is_adopted or last.epoch > checkpoint.epoch_of(checkpoint.last("offsets")):
         if resumption.resume_from == "checkpoint":
             return _present(checkpoint)
@@ -499,11 +531,17 @@ def _table_has(resumption: Resumption, committed: int) -> Positions | None:
     return dict(checkpoint.end_of(last.epoch))
 
 
-def _ends(contents: Mapping[str, Any]) -> Positions:
-    """The offsets behind the last ones of a batch. What was settled has only these."""
+def _ends(contents: Mapping[str, Any], ids: Mapping[str, str]) -> Positions:
+    """The offsets behind the last ones of a batch. What was settled has only these.
+
+    Args:
+        ids: the topics' own; those of another topic of the same name are left out.
+    """
+    then = contents.get("topics", {})
     return {
         topic: {number: end[1] if isinstance(end, list) else end for number, end in partitions.items()}
         for topic, partitions in contents["offsets"].items()
+        if then.get(topic) is None or ids.get(topic) in (None, then[topic])
     }
 
 
