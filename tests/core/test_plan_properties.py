@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from core.shapes import changes, show
 from driftline.core.changes import AddColumn, RelaxColumn, WidenColumn
+from driftline.core.planning import field as field_planning
+from driftline.core.planning import planner
 from driftline.core.planning.conversions import widens_in_place
 from driftline.core.planning.plan import FieldRoute, Plan, RecordRoute
 from driftline.core.planning.planner import plan
@@ -52,6 +55,8 @@ from driftline.core.schema.types import (
     fixed,
     peel,
 )
+from driftline.core.settings.fields import field_settings
+from driftline.core.settings.table import TableSettings
 
 JSON = [BOOLEAN, LONG, decimal(38, 0), DOUBLE, decimal(38, 18), DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING, NUMBER_TEXT]  # fmt: skip
 TYPED = [
@@ -165,6 +170,44 @@ def test_merging_in_any_order(table: Schema, parts: list[RecordShape], data: st.
     assert regrouped == whole == whole.merge(whole) == whole.merge(parts[0])
     assert repr(plan(table, regrouped).changes) == repr(plan(table, whole).changes)
     assert plan(table, regrouped) == plan(table, whole)
+
+
+@st.composite
+def scalars(draw: st.DrawFn) -> RecordShape:
+    """A record of fields of one scalar type each, or of two."""
+    typed = draw(st.booleans())
+    out = RecordShape()
+    for key in draw(st.lists(KEY, min_size=1, max_size=4, unique=True)):
+        out.fields[key] = FieldShape(draw(PLACES), missing=draw(st.booleans()))
+        for base in draw(st.lists(st.sampled_from(TYPED if typed else JSON), min_size=1, max_size=2)):
+            marks = [draw(st.booleans()) for _ in range(4)]
+            profile = Profile(draw(PLACES), "x", *marks[:1], 0, *marks[1:], typed=typed)
+            out.fields[key].add(Facet(0, base), profile)
+    return out
+
+
+SETTINGS = [
+    TableSettings(),
+    TableSettings(fields=field_settings("widen"), allow_rewrite=True),
+    TableSettings(fields=field_settings("strict")),
+    TableSettings(fields=field_settings(new_fields="hold")),
+    TableSettings(max_columns=2, beyond="rest"),
+    TableSettings(as_text=frozenset({TIME, UUID})),
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(scalars(), scalars(), st.sampled_from(SETTINGS))
+def test_field_of_one_scalar_is_planned_as_every_other(
+    first: RecordShape, second: RecordShape, of_table: TableSettings
+) -> None:
+    for table in Schema(), plan(Schema(), first).schema:
+        short = plan(table, second, of_table)
+        with (
+            patch.object(field_planning, "_of_one_scalar", lambda *_: None),
+            patch.object(planner, "_of_one_column", lambda *_: None),
+        ):
+            assert plan(table, second, of_table) == short
 
 
 def every_value_has_a_column(route: RecordRoute, struct: Struct) -> None:

@@ -117,6 +117,19 @@ def test_batches_are_gathered_to_row_groups(tmp_path: Path) -> None:
     assert file.metrics.upper[1] == (99).to_bytes(8, "little")
 
 
+@pytest.mark.parametrize(
+    ("width", "rows", "has_dictionaries"), [(1_000, 16, False), (1_000, 17, True), (999, 1, True)]
+)
+def test_wide_file_of_few_rows_has_no_dictionaries(
+    tmp_path: Path, width: int, rows: int, has_dictionaries: bool
+) -> None:
+    schema = schema_of(", ".join(f"c{i}: string" for i in range(width)))
+    (file,) = written(tmp_path, schema, [[{"c0": "x"}] * rows])
+
+    chunk = pq.read_metadata(file.path).row_group(0).column(0)
+    assert chunk.has_dictionary_page == has_dictionaries
+
+
 def test_a_file_ends_at_its_size(tmp_path: Path) -> None:
     batches = [[{"a": i}] for i in range(3)]
     files = written(tmp_path, schema_of("a: long"), batches, target=1, row_group=1)

@@ -143,6 +143,7 @@ def arrow_type(type_: Type) -> pa.DataType:
             return _READ_ONLY[name]
 
 
+_WITH_VALUES = frozenset((*_PLAIN, *_OF_DUCKDB, "decimal", "fixed"))
 DEEPEST = 100  # levels of lists, maps and structs: tasks are sent what describes them
 
 
@@ -157,8 +158,7 @@ def convertible(struct: Struct) -> bool:
 
 
 def _has_values(field: Field) -> bool:
-    names = (*_PLAIN, *_OF_DUCKDB, "decimal", "fixed")
-    is_known = not isinstance(field.type, Primitive) or field.type.name in names
+    is_known = not isinstance(field.type, Primitive) or field.type.name in _WITH_VALUES
     return is_known and not isinstance(field.write_default, Expression)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -62,6 +62,7 @@ class ArrowObserver:
         """Observe rows with the columns of the struct; ``place``: of a row, by its number in the batch."""
         self._records += batch.num_rows
         columns = batch.columns
+        place = None if place is None else cache(place)  # the first values of most columns are in one row
         for f, column in zip(self._struct.fields, columns, strict=True):
             if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count

@@ -36,6 +36,10 @@ from driftline.write.distribution import Distribution, Partition
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 # Footers leave long bounds out, do not count NaN and lose the sign of zero: tasks compute these themselves.
 _LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
+_FEW_ROWS, _WIDE = (
+    16,
+    1_000,
+)  # rows of a file's first row group and columns, for which dictionaries do not pay
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -90,7 +94,7 @@ class MetricsCollector:
         for leaf in self._texts:
             texts = [_column(batch, leaf.path, read) for batch, read in zip(batches, columns, strict=True)]
             # One long value costs the footer the bounds of its whole row group, so all of its batches count.
-            if any((pc.max(pc.binary_length(text)).as_py() or 0) > _LONGEST for text in texts):
+            if any(map(_has_long, texts)):
                 for text in texts:
                     if text.null_count < len(text):
                         self._widen(leaf.id, *_encoded_bounds(text))
@@ -156,6 +160,12 @@ def _wider(bounds: tuple[Any, Any] | None, low: Any, high: Any) -> tuple[Any, An
     if bounds is None:
         return low, high
     return (min(bounds[0], low)), (max(bounds[1], high))
+
+
+def _has_long(texts: pa.Array) -> bool:
+    """True if a text is longer than those that the footer has bounds of."""
+    # All together first: a wide file has few rows, and each kernel takes as long as many of them.
+    return texts.nbytes > _LONGEST and (pc.max(pc.binary_length(texts)).as_py() or 0) > _LONGEST
 
 
 def _encoded_bounds(column: pa.Array) -> tuple[bytes, bytes]:
@@ -401,13 +411,21 @@ class _Writer:
     """A file being written. Batches are collected into row groups, since each write would make one."""
 
     def __init__(self, file: NewFile, plan: FilePlan) -> None:
-        settings = plan.settings
-        self._new, self._file, self._row_group = file, file.stream, settings.row_group
+        self._new, self._file, self._plan = file, file.stream, plan
         self._collector = MetricsCollector(plan.schema.struct, plan.modes)
         self._schema = file_schema(plan.schema.struct)
-        self._writer = pq.ParquetWriter(
+        self._writer: pq.ParquetWriter | None = None
+        self._gathered: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def _opened(self, rows: int) -> pq.ParquetWriter:
+        """Open the file for a first row group of this many rows."""
+        settings = self._plan.settings
+        writer = pq.ParquetWriter(
             self._file,
             self._schema,
+            # A dictionary of few values saves nothing, and each column's takes time and a page.
+            use_dictionary=rows > _FEW_ROWS or len(self._schema) < _WIDE,
             compression=settings.codec,
             compression_level=_LEVEL.get(settings.codec) if settings.level is None else settings.level,
             data_page_size=settings.page,
@@ -417,9 +435,8 @@ class _Writer:
             # Arrow alone reads its schema in a footer, and all readers are to see the same types.
             store_schema=False,
         )
-        self._writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(plan.schema))})
-        self._gathered: list[pa.RecordBatch] = []
-        self._bytes = 0
+        writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(self._plan.schema))})
+        return writer
 
     @property
     def size(self) -> int:
@@ -430,12 +447,13 @@ class _Writer:
         """Add a batch; a full row group is written."""
         self._gathered.append(batch)
         self._bytes += batch.nbytes
-        if self._bytes >= self._row_group:
+        if self._bytes >= self._plan.settings.row_group:
             self._flush()
 
     def close(self) -> WrittenFile:
         """Finish the file; returns what a commit needs to know."""
         self._flush()
+        assert self._writer is not None, "a file has rows"
         with self._new.explaining():
             self._writer.close()
             size = self.size
@@ -447,7 +465,8 @@ class _Writer:
     def abandon(self) -> None:
         """Close and delete the unfinished file: an open file takes space even when deleted."""
         # Else the writer would write a footer when it is collected, into a file that is closed.
-        self._writer.is_open = False
+        if self._writer is not None:
+            self._writer.is_open = False
         with suppress(OSError):  # a store may be what has failed
             self._file.close()
         with suppress(OSError):
@@ -460,6 +479,7 @@ class _Writer:
             if table.schema != self._schema:
                 table = table.cast(self._schema)
             with self._new.explaining():
+                self._writer = self._writer or self._opened(len(table))
                 self._writer.write_table(table, row_group_size=max(1, len(table)))
             self._gathered, self._bytes = [], 0
 

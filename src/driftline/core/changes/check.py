@@ -71,10 +71,10 @@ def missing(schema: Schema, path: Path) -> UsageError:
 
 def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
     """The fields of one struct that share a name, in any letter case."""
-    nested = ((path, f.type) for path, f in Schema(struct).walk())
+    nested = ((path, f.type) for path, f in Schema(struct).walk() if isinstance(f.type, Struct))
     for parent, type_ in [((), struct), *nested]:
         names: dict[str, list[Field]] = {}
-        for f in type_.fields if isinstance(type_, Struct) else ():
+        for f in type_.fields:
             # Engines look names up without case, so two that differ in it alone cannot both be read.
             names.setdefault(caseless(f.name), []).append(f)
         yield from (((*parent, twins[-1].name), twins) for twins in names.values() if len(twins) > 1)

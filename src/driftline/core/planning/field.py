@@ -244,6 +244,8 @@ def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> l
     return [columns[i] for i in range(len(drafts))]
 
 
+# Types that are text to a column, or take values of others.
+_NOT_PLAIN = (NUMBER_TEXT, VARIANT, JSON)
 _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 
 
@@ -400,6 +402,8 @@ def decide_field(
 ) -> FieldDecision:
     """Plan a field, or a map's values, from the observed shape."""
     policy = ROLES.get(field_settings.role) or policy_of(field_settings.policy, new_struct=target.is_new)
+    if (short := _of_one_scalar(target, observed, field_settings, policy, context)) is not None:
+        return short
     objects = objects_of(observed, target.types, field_settings, policy, context.settings.mark)
     columns_before = [facet_of(t) for t in target.types]
     shape = normalised(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)
@@ -432,6 +436,47 @@ def decide_field(
         findings=merge_findings(
             [field_findings, *value_findings, notes_of(field, columns, target.data_path)]
         ),
+    )
+
+
+def _of_one_scalar(
+    target: Target, observed: FieldShape, field_settings: FieldSettings, policy: Policy, context: Context
+) -> FieldDecision | None:
+    """Plan a field whose values all have one scalar type, which its only column has too.
+
+    Most fields of a wide table are such, so this is `decide_field` without the steps that do nothing for
+    them. Returns None for other fields.
+    """
+    facet, path = observed.scalar, target.data_path
+    waits = target.never or target.must_wait or (target.may_wait and field_settings.new_fields == "hold")
+    if (
+        facet is None
+        or waits
+        or not isinstance(policy, preserve.Preserve)
+        or (path, facet) in context.refused
+    ):
+        return None
+    profile, type_ = observed.facets[facet], facet.base
+    assert isinstance(type_, Primitive)
+    if type_ in _NOT_PLAIN or type_ in context.settings.as_text:
+        return None
+    new: tuple[tuple[Type, Reason], ...] = ()
+    if not target.types:
+        new = ((type_, _reason(preserve.FIRST_SIGHT, preserve.FIRST_SEEN, path, profile)),)
+    elif target.types != (type_,) or not preserve.accepts(
+        facet, facet, profile, field_settings.epoch_unit or "ms"
+    ):
+        return None
+    shape = observed.bare()
+    shape.facets[facet] = profile
+    return FieldDecision(
+        target.types,
+        shape,
+        field_settings,
+        policy,
+        new,
+        original=type_ if new else None,
+        findings=Findings(last=((path, facet),)),
     )
 
 

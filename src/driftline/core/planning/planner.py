@@ -434,7 +434,8 @@ def _routed(
     new_columns = iter(named)
     for field in decided:
         new = [next(new_columns) for _ in field.drafts]
-        yield _route_field(scope, field, new, context)
+        routed = _of_one_column(field, new)
+        yield _route_field(scope, field, new, context) if routed is None else routed
 
 
 def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Context) -> _Routed:
@@ -460,6 +461,20 @@ def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Co
         frozenset(column.name for column, _ in without if column in new),
         findings,
     )
+
+
+def _of_one_column(field: _Field, new: Sequence[Field]) -> _Routed | None:
+    """Route a field of one scalar type to its only column, which has that type; None for other fields."""
+    decision, columns = field.decision, [*field.known, *new]
+    facet = decision.shape.scalar
+    if facet is None or len(columns) != 1 or decision.values or decision.to_rest:
+        return None
+    (column,), settings = columns, decision.settings
+    (type_,) = decision.types or (decision.new[0][0],)
+    if column.type is not type_ or type_ != facet.base or not decision.takes(facet, facet):
+        return None
+    route = ColumnRoute(column.name, type_, (facet,), unit=settings.epoch_unit)
+    return _Routed(decision, FieldRoute(field.key, decision.shape, (route,), texts=settings.texts), columns)
 
 
 def _without_values(

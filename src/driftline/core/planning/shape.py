@@ -191,6 +191,14 @@ class FieldShape:
         existing = self.facets.get(facet)
         self.facets[facet] = profile if existing is None else existing.merge(profile)
 
+    @property
+    def scalar(self) -> Facet | None:
+        """The only type of its values, if that is a scalar; None for all other fields."""
+        if len(self.facets) != 1 or self.empty_lists or self.empty_record:
+            return None
+        (facet,) = self.facets
+        return None if facet.dim or not isinstance(facet.base, Primitive) else facet
+
     def covers(self, other: FieldShape) -> bool:
         """True if the other one adds nothing, places and samples aside."""
         return (

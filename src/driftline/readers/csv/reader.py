@@ -674,7 +674,7 @@ def _with_texts(
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
         is_text = (alone and (is_respelled or is_key)) or (f.name in patterns and f.type != VOID)
         is_text = is_text or (settings.dates == "off" and f.type in _DATES)
-        return replace(f, type=STRING) if is_text else f
+        return replace(f, type=STRING) if is_text and f.type != STRING else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 

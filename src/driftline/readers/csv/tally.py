@@ -161,6 +161,8 @@ class ColumnTally:
 
     def below(self, lines: int) -> ColumnTally:
         """Move all places down by ``lines``."""
+        if not (lines and (self.words or self.spelling)):
+            return self
 
         def moved(place: SourceLocation) -> SourceLocation:
             return replace(place, line=(place.line or 0) + lines)

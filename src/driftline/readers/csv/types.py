@@ -525,7 +525,8 @@ def folded_structs(
         notes.extend(respelled([f.name for f in struct.fields], keys, dialect, above))
         names = folded_names([f.name for f in struct.fields], taken, dialect, notes)
         taken += names if dialect.names == FOLD else ()
-        yield Struct(tuple(replace(f, name=name) for f, name in zip(struct.fields, names, strict=True)))
+        named = zip(struct.fields, names, strict=True)
+        yield Struct(tuple(f if f.name == name else replace(f, name=name) for f, name in named))
 
 
 def patterns_of(field_settings: FieldSettings) -> Patterns:

@@ -38,6 +38,7 @@ from driftline.core.schema.types import (
     Primitive,
 )
 
+FIRST_SIGHT, FIRST_SEEN = "first-sight", "first seen"  # the rule and the reason of a field's first column
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ, *map(Primitive, FRACTIONS))
 
 
@@ -181,7 +182,7 @@ def collapse(facets: Facets) -> dict[Facet, Profile]:
 def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     """The columns of a field that has none yet, and the one with the original name (seed rules 1, 4, 9)."""
     facets = drop_longs(collapse(facets)) if len(facets) > 1 else facets
-    new = [New(facet, "first-sight", "first seen", profile) for facet, profile in facets.items()]
+    new = [New(facet, FIRST_SIGHT, FIRST_SEEN, profile) for facet, profile in facets.items()]
     common = common_denominator(facets) if len(facets) > 1 else None
     if common is not None and common not in facets:
         last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.location)
