@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 from zlib import crc32
 
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline.errors import NeedsSpark
 from driftline.formats.ducklake.catalog import CatalogDatabase
-from driftline.lake import Lake
+from driftline.lake import Lake, Table
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.file_io import settings as to_store
 from driftline.runtime.jars import find_jars
@@ -25,8 +27,11 @@ from driftline.runtime.session import (
 )
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
-from driftline.verify import job
-from lake.formats import FORMATS, ducklake_at
+from driftline.sources.files import expand
+from driftline.sources.inputs import paths_or_rows
+from driftline.verify import Verdict, job
+from driftline.verify.embedded import check_small
+from lake.formats import FORMATS, ducklake_at, is_embedded, without_spark
 from servers.catalogs import CATALOGS
 from servers.cluster import driver_settings
 from servers.machine import lacking
@@ -235,6 +240,32 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small sources, too, are compared by columns first, as large ones are."""
     monkeypatch.setattr(job, "SMALL", 0)
+
+
+@pytest.fixture
+def both_roads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Small tables are verified without Spark, too, and the verdict has to be the same; the reasons for which Spark
+    alone could do it.
+    """
+    by_spark, reasons = Table.verify, list[str]()
+
+    def verify(table: Table, data: Any, format: Any = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
+        """Verify in tasks, and then in this process."""
+        verdict = by_spark(table, data, format, exactly=exactly)
+        paths, rows = paths_or_rows(data)
+        if rows is not None or not is_embedded(table.lake):
+            return verdict
+        kind, files = expand(paths, format)
+        try:
+            here = check_small(without_spark(table.lake), table.name, files, kind, exactly=exactly)
+        except NeedsSpark as error:
+            reasons.append(str(error))
+        else:
+            assert here == verdict
+        return verdict
+
+    monkeypatch.setattr(Table, "verify", verify)
+    return reasons
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
 from driftline.runtime.spark_version import has_variants, installed_release
 from driftline.sources.frames import core_struct
@@ -52,6 +53,13 @@ def catalog_file(lake: Lake) -> Path:
     if (catalog := database(lake)) is not None:
         return Path(catalog.target)
     return Path(str(lake.spark.conf.get(f"spark.sql.catalog.{lake.catalog}.warehouse")), "catalog.db")
+
+
+def without_spark(lake: Lake) -> EmbeddedLake:
+    """The same lake, as processes without Spark read it."""
+    if (catalog := database(lake)) is not None:
+        return EmbeddedLake(Path(catalog.data).parent, f"{catalog.kind}:{catalog.target}")
+    return EmbeddedLake(catalog_file(lake).parent)
 
 
 def is_embedded(lake: Lake) -> bool:

@@ -1,4 +1,4 @@
-"""`alter` and `clean` from the shell, which start no Spark: what falls back to it, and what dies or meets others."""
+"""`alter`, `clean` and `verify` from the shell, which start no Spark: what falls back to it, and what dies or meets others."""
 
 from __future__ import annotations
 
@@ -78,8 +78,29 @@ def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
     ).exists()  # Iceberg's Java; a DuckLake needs none
 
 
+# Runs a command where there is no Spark.
+WITHOUT = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+
+
+def test_verify_of_little_starts_no_java(lake: Path) -> None:
+    (lake / "other.jsonl").write_text(RECORDS.replace("Bo", "Bob") + '{"id": 3, "n": "x"}\n{"id": 4')
+    (lake / "same.csv").write_text("id,n\n1,1\n2,\n")
+    argv = ("-c", WITHOUT, "verify", "--table", T)
+
+    def verify(*arguments: str) -> Done:
+        return call(lake, *argv, *arguments, JAVA_HOME=str(lake / "none"))
+
+    assert verify("in.jsonl") == Done(0, f"nothing is missing  2 records: 2 in {T}\n", "")
+    lost = verify("other.jsonl", "--exactly", "--json")
+    verdict = json.loads(lost.out)
+    assert (lost.code, lost.err) == (1, "")
+    assert (verdict["records"], verdict["found"], verdict["missing"], verdict["extra"]) == (4, 1, 3, 1)
+    assert "who.name" in {mismatch["path"] for mismatch in verdict["mismatches"]}
+    assert verify("same.csv").out.startswith("2 of 2 records not found  0 in s.t\n")
+
+
 def test_clean_starts_no_java(lake: Path) -> None:
-    without = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+    without = WITHOUT
     has_iceberg = (lake / "lake" / "catalog.db").exists()
     data = lake / "lake" / ("s/t/data" if has_iceberg else "data/s/t")
     before = set(data.rglob("*.parquet"))
@@ -113,6 +134,7 @@ try:
     lake.alter("ALTER TABLE s.t DROP COLUMN nothing")
 except UsageError as error:
     out.append(error.message)
+out.append(lake.table("s.t").verify("in.jsonl").ok)
 out.append(SparkContext._active_spark_context is None)
 json.dump(out, sys.stdout)
 """
@@ -122,8 +144,8 @@ def test_python_starts_no_spark_either(lake: Path) -> None:
     kind = "iceberg" if (lake / "lake" / "catalog.db").exists() else "ducklake"
     done = call(lake, "-c", PYTHON, kind)
     assert done.code == 0, done.err
-    table, message, alone = json.loads(done.out)
-    assert (table, alone) == (T, True) and "nothing" in message
+    table, message, verified, alone = json.loads(done.out)
+    assert (table, verified, alone) == (T, True, True) and "nothing" in message
     assert {"by_python", "by_value"} < set(columns(lake))
 
 

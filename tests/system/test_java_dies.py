@@ -4,6 +4,7 @@ import json
 import signal
 import stat
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,10 @@ def test_a_java_that_dies_is_one_sentence_and_nothing_is_lost_or_doubled(dies, t
     # What reads needs Spark as well.
     (captured,) = dies("looking", capture, ["resolve", "s.t", "n", "--as", "string"])
     assert captured.code == 0
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:  # of plain files Java would not start
+        archive.write(tmp_path / "in" / "a.jsonl", "a.jsonl")
     (stats,) = dies(
-        "comparing source and table", ["stats", "s.t", "--json"], ["verify", "in", "--table", "s.t"]
+        "comparing source and table", ["stats", "s.t", "--json"], ["verify", "in.zip", "--table", "s.t"]
     )
     assert json.loads(stats.out)["records"] == 3
 

@@ -44,7 +44,7 @@ from driftline.cli.stats import stats
 from driftline.cli.tables import clean, init, relocate, tables
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
-from driftline.errors import UsageError
+from driftline.errors import NeedsSpark
 
 _SMALL = 1 << 16  # bytes: a file without a record has fewer, as one with a header alone
 
@@ -207,13 +207,14 @@ def verify(
     sizes = (file.stat().st_size if file.is_file() else _SMALL for file in map(Path, files))
     may_be_empty = sum(sizes) < _SMALL
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True, table=None if may_be_empty else table)
-        progress.phase("comparing source and table")
+        progress.phase("reading source and table")
         try:
-            verdict = lake.table(table).verify(files, kind, exactly=exactly)
-        except UsageError:
-            context.obj.must_have(table)  # its error names tables with similar names
-            raise
+            verdict = context.obj.verify(table, files, kind, exactly=exactly)
+        except NeedsSpark:
+            lake = context.obj.open(progress, must_exist=True, table=None if may_be_empty else table)
+            progress.phase("comparing source and table")
+            with context.obj.naming_similar(table):
+                verdict = lake.table(table).verify(files, kind, exactly=exactly)
     put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from driftline.formats.lakes import DroppedFolder, OfflineTable, Orphan
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
+    from driftline.verify import Verdict
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
@@ -241,6 +242,25 @@ class Invocation:
         self._must_exist()
         self.must_have(table)
         return by_duckdb(embedded, table)
+
+    def verify(self, table: str, files: Sequence[str], kind: str, *, exactly: bool) -> Verdict:
+        """Check a small table against small files without Java. Raises NeedsSpark where that takes Spark."""
+        from driftline.verify.embedded import check_small  # late: the other commands do without
+
+        self._must_exist()
+        if (embedded := self._embedded) is None:
+            raise NeedsSpark("the lake has a catalog of its own")
+        with self.naming_similar(table):
+            return check_small(embedded, table, files, kind, exactly=exactly)
+
+    @contextmanager
+    def naming_similar(self, table: str) -> Iterator[None]:
+        """Have the error for a table that is not there name tables with similar names."""
+        try:
+            yield
+        except UsageError:
+            self.must_have(table)
+            raise
 
     def settings(self, table: str) -> Mapping[str, Any]:
         """The settings of a table in `driftline.toml`; hints of errors are then its lines, too."""

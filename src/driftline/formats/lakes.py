@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.schema.types import Schema
 from driftline.formats.base import CatalogTable, State
@@ -35,6 +35,10 @@ class OfflineTable(Protocol):
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
         """The statistics of the columns of ``schema`` from metadata; None if it takes Spark to read them."""
+        ...
+
+    def defaults(self) -> Mapping[int, frozenset[Any]]:
+        """The known defaults that columns have had, by column id."""
         ...
 
     def beside(self, name: str) -> OfflineTable | None:

@@ -210,6 +210,11 @@ class Lake(Shown):
         """The folder of the lake's files; None if the catalog names none."""
         return self.format.folder if self.embedded is None else str(self.embedded.folder)
 
+    @property
+    def _without_spark(self) -> EmbeddedLake | None:
+        """The lake as it is read without Spark; None if it cannot be, or Spark has started anyway."""
+        return None if "_engine" in vars(self) or self._opened else self.embedded
+
     def tables(self) -> list[Table]:
         """The lake's tables by name, without their quarantines."""
         return [self.table(name) for name in sorted(self._names()) if not name.endswith(QUARANTINE)]
@@ -254,9 +259,10 @@ class Lake(Shown):
 
     def _alterable(self, name: str, *, renames: bool) -> AbstractContextManager[AlterableTable]:
         """The table, to be altered without Spark. Raises NeedsSpark, also where Spark has started."""
-        if "_engine" in vars(self) or self._opened or self.embedded is None or not self._plain:
+        embedded = self._without_spark
+        if embedded is None or not self._plain:
             raise NeedsSpark("it has started, or only Spark knows the catalog")
-        return self.embedded.alterable(name, renames=renames)
+        return embedded.alterable(name, renames=renames)
 
     def query(self, sql: str) -> DataFrame:
         """Run SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""

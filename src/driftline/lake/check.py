@@ -14,11 +14,10 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.finding import entry_of
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
-from driftline.core.planning.own_columns import own_column, rest_column
-from driftline.core.schema.naming import MARK, by_key, is_metadata
-from driftline.core.schema.types import Struct, dotted
-from driftline.core.settings.fields import epoch_units, excluded_paths
-from driftline.core.settings.properties import from_properties, reading, readings
+from driftline.core.planning.own_columns import own_column
+from driftline.core.schema.naming import MARK, by_key
+from driftline.core.schema.types import Struct
+from driftline.core.settings.properties import reading, readings
 from driftline.core.settings.row_key import DELETED_KIND
 from driftline.errors import DataError, no_table
 from driftline.ingest.batch import read_by
@@ -30,7 +29,7 @@ from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.inputs import Data, paths_or_rows
 from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
-from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
+from driftline.verify import PICKLED, Stored, Verdict, compared_columns, pickled, verify
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
 from driftline.verify.workbooks import as_lines
@@ -49,12 +48,9 @@ def checked(
     ``warehouse``: the folder of the table's lake. Raises UsageError for records of which there is no table.
     """
     state, quarantine = with_feed(table, table.load()), waiting(table)
-    settings = from_properties(state.properties)
-    field_settings = settings.fields
-    columns = table.readable(state.schema).struct.fields if state.exists else ()
-    rest_field = rest_column(Struct(columns))
-    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
-    struct = Struct(tuple(f for f in columns if f.name not in beside))
+    columns = table.readable(state.schema).struct if state.exists else Struct(())
+    struct = compared_columns(columns)
+    beside = {f.name for f in columns.fields} - {f.name for f in struct.fields}
     room = place_of(table.spark, warehouse)
     with (
         told_where(table.spark, room),
@@ -62,18 +58,14 @@ def checked(
     ):
         sources, kind, names, by_file = opened_files
         # Where no record has come, or all of them wait, there is no table yet.
-        stored = Stored(
-            _rows(table, Struct(columns)).drop(*beside) if state.exists else table.spark.range(0).select(),
+        stored = Stored.of(
+            _rows(table, columns).drop(*beside) if state.exists else table.spark.range(0).select(),
             replace(state.schema, struct=struct),
             quarantine,
             state.properties,
-            [_keys(path) for path in excluded_paths(field_settings)],
-            {_keys(path): unit for path, unit in epoch_units(field_settings)},
             table.defaults() if state.exists else {},
-            settings.row_key,
-            by_file,
-            settings.expect,
         )
+        stored = replace(stored, readings=by_file)
         try:
             verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
             if verdict.missing and (by_file_now := _readings(table.spark, stored, sources, kind)):
@@ -166,8 +158,3 @@ def _files(
                 merged = {**state.properties, **by_file.get(file, {})}
                 as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
             yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
-
-
-def _keys(path: tuple[str, ...]) -> str:
-    """A path without its steps into lists."""
-    return dotted(tuple(step for step in path if step != "element"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -25,7 +26,7 @@ from driftline.core.schema.naming import caseless, must_take_records, table_part
 from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.types import Schema
 from driftline.core.settings.declarations import SettingArguments
-from driftline.errors import SetupError, no_table
+from driftline.errors import NeedsSpark, SetupError, no_table
 from driftline.files.endings import FileFormat
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable
@@ -51,12 +52,14 @@ from driftline.report.listeners import Notice, is_measured, listeners
 from driftline.report.metrics import Telemetry
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
+from driftline.sources.files import expand
 from driftline.sources.frames import core_struct
 from driftline.sources.inputs import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
 from driftline.stats.build import stats as offline_stats
 from driftline.verify import Verdict
+from driftline.verify.embedded import check_small
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -557,9 +560,15 @@ class Table(Shown):
         """Check independently, value by value, that every record is in the table or its quarantine.
 
         ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
-        is there, so that no record was doubled. ``format``: as for `ingest`.
+        is there, so that no record was doubled. ``format``: as for `ingest`. Small files and a small table of
+        a lake in a folder are compared without Java, unless Spark has started.
         Raises UsageError if there is neither such a table nor its quarantine.
         """
+        embedded, paths = self.lake._without_spark, given_paths(data)
+        if embedded is not None and paths:
+            kind, files = expand(paths, format, self.lake.warehouse)
+            with suppress(NeedsSpark):
+                return check_small(embedded, self.name, files, kind, exactly=exactly)
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 

@@ -7,7 +7,7 @@ over, `job` does it for all.
 
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import write as pickled
-from driftline.verify.job import Stored, verify
+from driftline.verify.job import Stored, compared_columns, verify
 from driftline.verify.verdict import Mismatch, Verdict
 
-__all__ = ["PICKLED", "Mismatch", "Stored", "Verdict", "pickled", "verify"]
+__all__ = ["PICKLED", "Mismatch", "Stored", "Verdict", "compared_columns", "pickled", "verify"]

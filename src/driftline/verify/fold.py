@@ -31,7 +31,17 @@ from driftline.verify.conditions import (
     identity,
 )
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.match import Copies, ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
+from driftline.verify.match import (
+    Copies,
+    ExtraRows,
+    MissingRecords,
+    apart,
+    in_text,
+    listed,
+    order,
+    packed,
+    unpacked,
+)
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.moments import micros
 from driftline.verify.values import ValueSettings, moment_of
@@ -178,7 +188,8 @@ class FoldTally:
 
     def __add__(self, other: FoldTally) -> FoldTally:
         total = FoldTally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-        total.sample, total.surplus = nsmallest(LISTED, total.sample, order), total.surplus[:LISTED]
+        total.sample = nsmallest(LISTED, total.sample, order)
+        total.surplus = nsmallest(LISTED, total.surplus, in_text)
         return total
 
     def misses(self, record: MissingRecords) -> None:
@@ -198,8 +209,9 @@ class FoldTally:
     def has_too_many(self, rows: ExtraRows) -> None:
         """Count rows that the source does not have."""
         self.extra += rows.n
-        if len(self.surplus) < LISTED:
-            self.surplus.append(rows)
+        self.surplus.append(rows)
+        if len(self.surplus) > 2 * LISTED:
+            self.surplus = nsmallest(LISTED, self.surplus, in_text)
 
     def verdict(self, *, exactly: bool) -> Verdict:
         """The verdict that these counts make."""

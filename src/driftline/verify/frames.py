@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC
 from functools import partial, reduce
 from itertools import repeat
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from driftline.runtime.daemon import lighten_worker
+from driftline.runtime.spark_conf import CASE, configured
+from driftline.runtime.spark_version import as_arrow
 from driftline.verify.expected import MOST_LEVELS
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.json_texts import MalformedText, parse
@@ -26,11 +30,114 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+T = TypeVar("T")
 Plain = Callable[[Any], Any]
 _Batches: TypeAlias = "Iterable[pa.RecordBatch]"
 _ROWS = 1_000  # in a batch of packed ones
 _SMALL = 2**18  # bytes, as Spark estimates
 _FILE, _AT = "\0file", "\0at"  # no column has such a name
+_FEW_ROWS = 10_000  # of a table whose rows are read at once, too
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """The tasks of a Spark session."""
+
+    spark: SparkSession
+
+    @property
+    def cores(self) -> int:
+        """The number of tasks that run at a time."""
+        return self.spark.sparkContext.defaultParallelism
+
+    def session(self) -> AbstractContextManager[None]:
+        """The settings of the session under which rows are read."""
+        return configured(self.spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"})
+
+    def parallelize(self, items: Sequence[T]) -> RDD[T]:
+        """The items, each a task's."""
+        return self.spark.sparkContext.parallelize(items, max(1, len(items)))
+
+    def typed(self, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
+        """The records of typed files, as `typed` has them."""
+        return typed(self.spark, paths, fmt)
+
+    def rows(self, stored: str | DataFrame) -> FrameRows:
+        """The rows of a table, by its name or as a frame."""
+        return FrameRows(self._frame(stored))
+
+    def quarantined(self, quarantine: str | DataFrame, unmet: str) -> RDD[tuple[bytes, bool]]:
+        """The raw bytes of each quarantined record, flagged if its reason begins with ``unmet``, a text."""
+        from pyspark.sql import functions as F
+
+        raw = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
+        flag = F.coalesce(F.col("reason").startswith(unmet), F.lit(False)) if unmet else F.lit(False)
+        pairs = self._frame(quarantine).select(raw.alias("raw"), flag.alias("unmet"))
+        return pairs.rdd.map(lambda row: (bytes(row[0] or b""), row[1]))
+
+    @contextmanager
+    def kept(self, dataset: RDD[T]) -> Iterator[RDD[T]]:
+        """The dataset, to be read several times."""
+        from pyspark import StorageLevel
+
+        dataset.persist(StorageLevel.DISK_ONLY)
+        try:
+            yield dataset
+        finally:
+            dataset.unpersist()
+
+    def _frame(self, stored: str | DataFrame) -> DataFrame:
+        return self.spark.table(stored) if isinstance(stored, str) else stored
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRows:
+    """The rows of a DataFrame, of which tasks read some each."""
+
+    frame: DataFrame
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self.frame.columns
+
+    def records(self, chosen: Callable[[_Batches], _Batches] | None = None) -> RDD[dict[str, Any]]:
+        """The rows in plain Python, as `rows` has them."""
+        return rows(self.frame, chosen=chosen)
+
+    def pieces(
+        self, pieces: Callable[[_Batches], Iterator[pa.RecordBatch]], present: Collection[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Apply ``pieces`` to the rows, to all at once if they are few, else in tasks.
+
+        ``present``: the places of columns of which only what is null counts.
+        """
+        # One row more than fits shows whether the table is small, without a count of its rows.
+        first = as_arrow(self._plain(present).limit(_FEW_ROWS + 1))
+        if len(first) <= _FEW_ROWS:
+            return pieces(first.combine_chunks().to_batches())
+        return iter(as_arrow(self._in_arrow(pieces, present)).to_batches())
+
+    def pieces_in_tasks(
+        self, pieces: Callable[[_Batches], Iterator[pa.RecordBatch]], present: Collection[int]
+    ) -> RDD[Any]:
+        """Apply ``pieces`` to the rows in tasks."""
+        return self._in_arrow(pieces, present).rdd
+
+    def _in_arrow(
+        self, pieces: Callable[[_Batches], Iterator[pa.RecordBatch]], present: Collection[int]
+    ) -> DataFrame:
+        return self._plain(present).mapInArrow(pieces, "bucket int, keys binary, others bigint")
+
+    def _plain(self, present: Collection[int]) -> DataFrame:
+        """The rows; of a column that counts as null or not Arrow gets no more than that."""
+        from pyspark.sql import functions as F
+
+        df = self.frame.toDF(*(f"c{i}" for i in range(len(self.columns))))  # names may hold anything
+        return df.select(
+            *(F.when(F.col(name).isNotNull(), True).alias(name) if i in present else name
+              for i, name in enumerate(df.columns))
+        )  # fmt: skip
 
 
 def rows(
@@ -60,13 +167,16 @@ def _packed(
 ) -> _Batches:
     lighten_worker()
     for batch in batches if chosen is None else chosen(batches):
-        records = zip(*map(values_of, batch.columns), strict=True) if names else repeat((), batch.num_rows)
-        packed = [
-            pickle.dumps({name: x for name, x in zip(names, record, strict=True) if x is not None})
-            for record in records
-        ]
+        packed = [*map(pickle.dumps, plain_rows(names, batch))]
         for start in range(0, len(packed), _ROWS):
             yield pa.RecordBatch.from_pydict({"row": pa.array(packed[start : start + _ROWS], pa.binary())})
+
+
+def plain_rows(names: Sequence[str], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch, by these names of its columns."""
+    records = zip(*map(values_of, batch.columns), strict=True) if names else repeat((), batch.num_rows)
+    for record in records:
+        yield {name: x for name, x in zip(names, record, strict=True) if x is not None}
 
 
 def _loaded(row: Any) -> Any:

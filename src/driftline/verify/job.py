@@ -1,4 +1,4 @@
-"""Runs the check over all records, in Spark tasks.
+"""Runs the check over all records, in Spark tasks or, of small data, in this process.
 
 Both sides meet by key; a record without a row is looked up in the quarantine. Rows and records stay in the
 tasks; only counts and the few reported differences reach the driver.
@@ -16,18 +16,18 @@ from functools import partial
 from itertools import chain
 from operator import add, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
-from driftline.core.schema.naming import MARK, by_key, data_key
+from driftline.core.schema.naming import MARK, by_key, data_key, is_metadata
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Schema, Struct, peel
+from driftline.core.schema.types import Schema, Struct, dotted, peel
 from driftline.core.settings.condition import EXPECT, Expectation
-from driftline.core.settings.fields import parse_path
-from driftline.core.settings.properties import EXPECTED, readings
+from driftline.core.settings.fields import epoch_units, excluded_paths, parse_path
+from driftline.core.settings.properties import EXPECTED, from_properties, readings
 from driftline.core.settings.row_key import RowKey
-from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
     EXTRA,
@@ -45,11 +45,12 @@ from driftline.verify.csv import CsvDialect
 from driftline.verify.envelopes import last_truncate, unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
 from driftline.verify.fold import KeyedFold
-from driftline.verify.frames import rows, typed
+from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
-from driftline.verify.match import listed, nearest, not_quarantined, order, quarantined_again
+from driftline.verify.local import LocalRows, LocalTasks
+from driftline.verify.match import in_text, listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.moments import moment, takes_offsets, written_dates
 from driftline.verify.typed_files import Renames, earlier_names, floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
+Engine: TypeAlias = SparkTasks | LocalTasks
 Values = Mapping[str, Mapping[str, Any]]  # of files, by key
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,6})\.[0-9]+")
@@ -141,7 +143,7 @@ _FLOATS = 2  # the result of `floats_in` without a schema
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A table to be checked: its rows, by its name in Spark or as a frame, and its quarantine's.
+    """A table to be checked: its rows, by its name in Spark, as a frame or read here, and its quarantine's.
 
     ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
@@ -149,9 +151,9 @@ class Stored:
     properties by which it was read, if those are not the table's. ``expect``: what is expected of records.
     """
 
-    rows: str | DataFrame
+    rows: str | DataFrame | LocalRows
     schema: Schema
-    quarantine: str | DataFrame | None = None
+    quarantine: str | DataFrame | LocalRows | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
     units: Mapping[str, str] = field(default_factory=dict)
@@ -160,9 +162,45 @@ class Stored:
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect: Sequence[Expectation] = ()
 
+    @classmethod
+    def of(
+        cls,
+        rows: DataFrame | LocalRows,
+        schema: Schema,
+        quarantine: DataFrame | LocalRows | None,
+        properties: Mapping[str, str],
+        defaults: Mapping[int, Iterable[Any]] | None = None,
+    ) -> Stored:
+        """The table whose settings these properties hold."""
+        settings = from_properties(properties)
+        ignore = [_listless(path) for path in excluded_paths(settings.fields)]
+        units = {_listless(path): unit for path, unit in epoch_units(settings.fields)}
+        return cls(
+            rows,
+            schema,
+            quarantine,
+            properties,
+            ignore,
+            units,
+            defaults or {},
+            settings.row_key,
+            expect=settings.expect,
+        )
+
+
+def compared_columns(columns: Struct) -> Struct:
+    """The columns of a table but for those about its records, such as where they came from."""
+    rest = rest_column(columns)
+    return Struct(tuple(f for f in columns.fields if f is rest or not is_metadata(f.doc)))
+
+
+def _listless(path: Sequence[str]) -> str:
+    """A path without its steps into lists."""
+    return dotted(tuple(step for step in path if step != "element"))
+
 
 def verify(
-    spark: SparkSession,
+    spark: SparkSession | None,
     table: Stored,
     sources: Sequence[str],
     fmt: str,
@@ -174,8 +212,9 @@ def verify(
 
     Of a table with a key: what the latest record of each key says, where the files came in this order.
 
-    ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
-    by path. Raises DataError where `KeyedFold.verdict` does.
+    ``spark``: None: in this process, of rows that it reads; ``fmt``: the format of the files; ``exactly``:
+    also that there are no other rows; ``names``: other names for files, by path. Raises DataError where
+    `KeyedFold.verdict` does, NeedsSpark for files that are not read without.
     """
     properties = table.properties
     # A task has a working directory of its own.
@@ -183,10 +222,11 @@ def verify(
     # Each file is judged by the settings with which it was ingested.
     by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
     settings = _value_settings(table, by_file, fmt)
-    with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
-        tasks = _tasks(spark, by_file, fmt, table, own_signs=settings.mixed_signs)
+    engine: Engine = LocalTasks() if spark is None else SparkTasks(spark)
+    with engine.session():
+        tasks = _tasks(engine.cores, by_file, fmt, table, own_signs=settings.mixed_signs)
         in_messages = bool(properties.get("driftline.envelope"))
-        reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
+        reads, floats = (_messages if in_messages else _reads)(engine, sources, fmt, tasks)
         reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
         extended = _extended(by_file, fmt)
         reads = reads.map(partial(_plain, extended)) if extended else reads
@@ -196,21 +236,33 @@ def verify(
         terms = Terms(
             schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
         )
-        stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
         comparison, expected = Comparison.by(terms), _expected(table, by_file)
-        quarantined = _quarantined(spark, table.quarantine, expected)
+        stored, quarantined = _both(engine, table, expected)
         if table.row_key is not None:
             records, truncate = _unwrapped(reads, table.row_key, properties)
-            in_order = dict(zip(sources, range(len(sources)), strict=True))
-            fold = KeyedFold(comparison, table.row_key, in_order, truncate)
-            return fold.verdict(_judged(records, comparison, expected), rows(stored), quarantined)
-        check = _Finding(comparison, _judged(reads, comparison, expected), quarantined)
+            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
+            return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
+        check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined)
         columns, verdict = comparison.meeting.record.columns, None
         # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
         as_lines = _is_much_json(fmt, tasks) and not (in_paths or extended or expected)
         if as_lines and columns and columns.keys() <= set(stored.columns):
-            verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
-        return verdict or check.verdict(check.reads, rows(stored))
+            verdict = check.by_columns(ColumnMatching(terms, tasks, engine, stored))
+        return verdict or check.verdict(check.reads, stored.records())
+
+
+def _numbered(sources: Sequence[str]) -> dict[str, int]:
+    return {source: number for number, source in enumerate(sources)}
+
+
+def _both(
+    engine: Any, table: Stored, expected: ExpectedRecords | None
+) -> tuple[FrameRows | LocalRows, RDD[tuple[bytes, bool]] | None]:
+    """The table's rows, and its quarantined records, each with a flag if it waits for an expectation."""
+    rows, quarantine = engine.rows(table.rows), table.quarantine
+    return rows, None if quarantine is None else engine.quarantined(
+        quarantine, "" if expected is None else EXPECT
+    )
 
 
 def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
@@ -277,7 +329,7 @@ def _held_against(expected: ExpectedRecords, comparison: Comparison, reads: Iter
 
 
 def _tasks(
-    spark: SparkSession,
+    cores: int,
     by_file: Mapping[str, Mapping[str, str]],
     fmt: str,
     table: Stored,
@@ -296,7 +348,7 @@ def _tasks(
     if fmt == "csv":
         keys = list(by_key(table.schema.struct.fields, table.properties.get("driftline.mark", MARK)))
         pieces = [replace(part, own_signs=own_signs, keys=keys) for part in pieces]
-    return grouped(pieces, spark.sparkContext.defaultParallelism)
+    return grouped(pieces, cores)
 
 
 def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:
@@ -384,28 +436,25 @@ def _values_in_paths(
 
 
 def _reads(
-    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
+    engine: Engine, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
 ) -> tuple[RDD[Read], int]:
-    context = spark.sparkContext
     if fmt == PICKLED:
-        return context.parallelize(sources, max(1, len(sources))).flatMap(read_pickled), _FLOATS
+        return engine.parallelize(sources).flatMap(read_pickled), _FLOATS
     if all(readable(source, fmt) for source in sources):
         floats = max((floats_in(source, fmt) for source in sources), default=0)
-        return context.parallelize(sources, max(1, len(sources))).flatMap(
-            partial(read_columns, fmt=fmt)
-        ), floats
+        return engine.parallelize(sources).flatMap(partial(read_columns, fmt=fmt)), floats
     if fmt not in TEXTS:
-        return typed(spark, sources, fmt)
-    return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
+        return engine.typed(sources, fmt)
+    return engine.parallelize(tasks).flatMap(_read), 0
 
 
 def _messages(
-    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
+    engine: Engine, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
 ) -> tuple[RDD[Read], int]:
     """The messages of a source; of columns, with values as JSON has them."""
     if fmt == "avro":
-        return spark.sparkContext.parallelize(sources, max(1, len(sources))).flatMap(avro_messages), 0
-    reads, floats = _reads(spark, sources, fmt, tasks)
+        return engine.parallelize(sources).flatMap(avro_messages), 0
+    reads, floats = _reads(engine, sources, fmt, tasks)
     return (reads, floats) if fmt in TEXTS else (reads.map(as_message), 0)
 
 
@@ -414,26 +463,11 @@ def _read(task: Sequence[FilePart]) -> Iterator[Read]:
     return chain.from_iterable(map(read, task))
 
 
-def _quarantined(
-    spark: SparkSession, quarantine: str | DataFrame | None, expected: ExpectedRecords | None
-) -> RDD[tuple[bytes, bool]] | None:
-    """The raw bytes of each quarantined record, and a flag if it waits for an expectation."""
-    from pyspark.sql import functions as F
-
-    if quarantine is None:
-        return None
-    df = spark.table(quarantine) if isinstance(quarantine, str) else quarantine
-    raw = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
-    unmet = F.lit(False) if expected is None else F.coalesce(F.col("reason").startswith(EXPECT), F.lit(False))
-    return df.select(raw.alias("raw"), unmet.alias("unmet")).rdd.map(
-        lambda row: (bytes(row[0] or b""), row[1])
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Finding:
     """Finds the records of ``reads`` that the table and its quarantine lack."""
 
+    engine: Engine
     comparison: Comparison
     reads: RDD[Read]
     quarantined: RDD[tuple[bytes, bool]] | None
@@ -456,8 +490,6 @@ class _Finding:
 
     def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
         """The verdict of comparing each of these records with these rows."""
-        from pyspark import StorageLevel
-
         comparison = self.comparison
         tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
         both = reads.mapPartitions(comparison.keyed_records).union(
@@ -465,8 +497,7 @@ class _Finding:
         )
         sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
         # Read once for each kind below; without a copy, each time would sort and compare all again.
-        compared = sorted_.mapPartitions(comparison.compared).persist(StorageLevel.DISK_ONLY)
-        try:
+        with self.engine.kept(sorted_.mapPartitions(comparison.compared)) as compared:
             by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
             records, unheld, extra, listless = map(sum, zip(*by_kind[TOTALS].collect(), strict=True))
             unmatched = by_kind[LEFT].reduceByKey(add, tasks)
@@ -500,10 +531,8 @@ class _Finding:
                 again = quarantined.leftOuterJoin(unmatched, tasks).flatMap(quarantined_again)
                 extra += again.map(lambda x: x.n).sum()
                 surplus = surplus.union(again)
-            mismatches += [x.listed() for x in surplus.take(LISTED)] if extra else []
+            mismatches += [x.listed() for x in surplus.takeOrdered(LISTED, in_text)] if extra else []
             return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
-        finally:
-            compared.unpersist()
 
 
 def _is(kind: int, x: tuple[int, Any]) -> bool:

@@ -449,6 +449,11 @@ def order(x: MissingRecords) -> Any:
     return x.place.file, x.place.start, x.place.line
 
 
+def in_text(x: ExtraRows) -> Any:
+    """A sort key for rows beyond the source's: those of the table first, by their text."""
+    return x.where != "the table", x.text
+
+
 def not_quarantined(x: tuple[bytes, tuple[MissingRecords, Copies | None]]) -> list[MissingRecords]:
     """The left-over records, without as many as are in quarantine."""
     unmatched, copies = x[1][0], x[1][1] or Copies()
@@ -492,10 +497,11 @@ def nearest(
     }
     scalars = {i: meeting.of_record(record) for i, record in records.items()}
     near = stored.mapPartitions(lambda rows: _near(meeting, scalars, rows)).collect() if scalars else []
+    near.sort(reverse=True)  # however the rows were dealt to tasks
     # A row that has met a record is that record's, most likely.
-    met = _met(meeting, reads, {k for _, k, _ in near})
+    met = _met(meeting, reads, {k for _, _, k, _ in near})
     for i, x in enumerate(sample):
-        rows = [unpacked(row) for j, k, row in near if j == i and k not in met]
+        rows = [unpacked(row) for j, _, k, row in near if j == i and k not in met]
         yield replace(x, differences=fewest(apart(meeting, row, records[i]) for row in rows)) if rows else x
 
 
@@ -508,8 +514,10 @@ def _met(meeting: Meeting, reads: RDD[Read], keys: set[int]) -> set[int]:
 
 def _near(
     meeting: Meeting, scalars_of: Mapping[int, set[str]], stored: Iterable[dict[str, Any]]
-) -> Iterator[tuple[int, int, bytes]]:
-    """For each of ``scalars_of``, by its key, the rows that share most with it: (key, row's key, row)."""
+) -> Iterator[tuple[int, int, int, bytes]]:
+    """For each of ``scalars_of``, by its key, the rows that share most with it: (key, number of values that
+    they share, row's key, row).
+    """
     owners: dict[str, list[int]] = {}
     for i, scalars in scalars_of.items():
         for text in scalars:
@@ -524,8 +532,8 @@ def _near(
             if 2 * n >= len(scalars_of[i]) and (len(top) < _NEAREST or n > top[-1][0]):
                 tops[i] = sorted([*top, (n, key(scalars), packed(row))], reverse=True)[:_NEAREST]
     for i, top in tops.items():
-        for _, k, row_ in top:
-            yield i, k, row_
+        for n, k, row_ in top:
+            yield i, n, k, row_
 
 
 def listed(sample: Iterable[MissingRecords]) -> list[Mismatch]:

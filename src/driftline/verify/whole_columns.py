@@ -5,7 +5,7 @@ Records and rows without a counterpart, usually few, are left to be compared val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from driftline.runtime.spark_version import as_arrow
 from driftline.verify.comparison import Comparison, Terms, allow_depth
 from driftline.verify.expected import PRESENCE, WIDTH, ColumnShape, ExpectedRows, copies_in, fingerprints
 from driftline.verify.files import FilePart, Read, read, texts
-from driftline.verify.frames import rows
+from driftline.verify.frames import FrameRows, SparkTasks
+from driftline.verify.local import LocalRows, LocalTasks
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from pyspark.sql import DataFrame
 
 RECORD, ROW, OTHER = range(3)  # kinds of pieces: other records have no fingerprint
 _AT = 8  # bytes of a place
@@ -125,7 +124,6 @@ def scattered(kind: int, keys: bytes, packed_places: bytes, buckets: int) -> lis
 _BATCH = 4 * 2**20  # bytes of lines that are decoded at once
 _BUCKET = 64 * 2**20  # bytes of the source whose fingerprints meet in one task
 _FEW = 2**20  # bytes of a source that is read at once, without a job
-_ROWS = 10_000  # of a table whose rows are read at once, too
 _MOST = 2**20  # records, or rows, that are compared again
 
 Task = Sequence[tuple[int, FilePart]]
@@ -163,6 +161,12 @@ class Fingerprinter:
     def compared(self) -> list[ColumnShape]:
         """All compared columns: those without an Arrow form by their presence alone."""
         return [ColumnShape(PRESENCE) if shape is None else shape for shape in self.shapes]
+
+    @cached_property
+    def present(self) -> frozenset[int]:
+        """Positions in the table's rows of the columns that are compared by their presence alone."""
+        pairs = zip(self.places, self.compared, strict=True)
+        return frozenset(place for place, shape in pairs if shape.type == PRESENCE)
 
     @cached_property
     def places(self) -> list[int]:
@@ -244,21 +248,27 @@ def _batches(part: FilePart) -> Iterator[tuple[list[int], list[bytes]]]:
 class ColumnMatching:
     """The parts of a source of JSON next to a table's rows."""
 
-    def __init__(self, terms: Terms, tasks: Sequence[Sequence[FilePart]], stored: DataFrame) -> None:
-        self._parts = [part for task in tasks for part in task]
+    def __init__(
+        self,
+        terms: Terms,
+        parts: Sequence[Sequence[FilePart]],
+        engine: SparkTasks | LocalTasks,
+        stored: FrameRows | LocalRows,
+    ) -> None:
+        self._parts = [part for task in parts for part in task]
         numbers = iter(range(len(self._parts)))
-        self._tasks = [[(next(numbers), part) for part in task] for task in tasks]
+        self._tasks = [[(next(numbers), part) for part in task] for task in parts]
         self._size = sum(part.size for part in self._parts)
         self._columns = Fingerprinter(terms, tuple(stored.columns), -(-self._size // _BUCKET) or 1)
-        self._stored, self._context = stored, stored.sparkSession.sparkContext
+        self._engine, self._stored = engine, stored
         self._own: bytes | None = None  # the fingerprints of all records
 
     def unmatched(self) -> Unmatched | None:
         """Records without a row, and rows without a record; None if there are too many."""
-        if self._size <= _FEW:
+        if isinstance(self._stored, LocalRows) or self._size <= _FEW:
             return self._unmatched_here()
-        records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))
-        rows = self._in_arrow(self._columns.of_rows).rdd.map(_piece_of_rows)
+        records = self._engine.parallelize(self._tasks)
+        rows = self._stored.pieces_in_tasks(self._columns.of_rows, self._columns.present).map(_piece_of_rows)
         # Only fingerprints and places pass between tasks; records that are left are read again.
         met = records.flatMap(self._columns.of_parts).union(rows).partitionBy(self._columns.buckets)
         results = [x for x in met.values().mapPartitions(_met).collect() if x is not None]
@@ -269,48 +279,22 @@ class ColumnMatching:
         pieces = [piece for task in self._tasks for _, piece in self._columns.of_parts(task)]
         self._own = b"".join(keys for _, keys, _ in pieces)
         equal_rows = partial(self._columns.equal_rows, self._own)
-        # One row more than fits shows whether the table is small, without a count of its rows.
-        first = as_arrow(self._plain().limit(_ROWS + 1))
-        if len(first) <= _ROWS:
-            keys, others = _sums(equal_rows(first.combine_chunks().to_batches()))
-        else:
-            keys, others = _sums(as_arrow(self._in_arrow(equal_rows)).to_batches())
+        keys, others = _sums(self._stored.pieces(equal_rows, self._columns.present))
         return replace(unmatched([*pieces, (ROW, keys, b"")]), others=others)
 
     def records(self, unmatched: Unmatched) -> RDD[Read]:
         """The records that are left, read again."""
         tasks = [(self._parts[number], lines) for number, lines in by_part(unmatched.places).items()]
-        return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
+        return self._engine.parallelize(tasks).flatMap(_read_again)
 
     def rows(self, unmatched: Unmatched) -> RDD[dict[str, Any]] | None:
         """Read again the rows that no record equals; None if Arrow cannot distinguish them."""
         if not unmatched.has_rows:
-            return self._context.emptyRDD()
+            return self._engine.parallelize([])
         if None in self._columns.shapes:
             return None
-        df = self._stored.toDF(*_numbered(self._stored))
         chosen = (unmatched.alone, False) if self._own is None else (self._own, True)
-        return rows(df, self._stored.columns, partial(self._columns.chosen, *chosen))
-
-    def _in_arrow(self, pieces: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
-        """The pieces of the rows, made by tasks."""
-        return self._plain().mapInArrow(pieces, "bucket int, keys binary, others bigint")
-
-    def _plain(self) -> DataFrame:
-        """The rows; of a column that counts as null or not Arrow gets no more than that."""
-        from pyspark.sql import functions as F
-
-        df = self._stored.toDF(*_numbered(self._stored))
-        shapes = dict(zip(self._columns.places, self._columns.compared, strict=True))
-        return df.select(
-            *(F.when(F.col(name).isNotNull(), True).alias(name) if shapes[i].type == PRESENCE else name
-              for i, name in enumerate(df.columns))
-        )  # fmt: skip
-
-
-def _numbered(df: DataFrame) -> list[str]:
-    """Names of their own for the columns: what the table has may be any text."""
-    return [f"c{i}" for i in range(len(df.columns))]
+        return self._stored.records(partial(self._columns.chosen, *chosen))
 
 
 def _sums(pieces: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:

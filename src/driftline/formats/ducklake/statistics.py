@@ -32,6 +32,7 @@ from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.layout import versions_of
 from driftline.formats.ducklake.reverting import snapshot_properties
 from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live, load
+from driftline.formats.ducklake.types import defaults_ever
 
 if TYPE_CHECKING:
     from driftline.core.history.entries import Versions
@@ -275,6 +276,16 @@ class OfflineDuckLakeTable:
     def versions(self) -> Versions:
         """The known past of the table."""
         return self.catalog.read(lambda connection: versions_of(connection, self.name))
+
+    def defaults(self) -> dict[int, frozenset[Any]]:
+        """The known defaults that columns have had, by column id."""
+
+        def look(connection: Connection) -> dict[int, frozenset[Any]]:
+            """Read the defaults; none of a table that does not exist."""
+            table = load(connection, self.name).table
+            return {} if table is None else defaults_ever(connection, table.id)
+
+        return self.catalog.read(look)
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The catalog's statistics for the columns of ``schema``."""

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from driftline.core.changes.defaults import defaults_of
 from driftline.core.columns.statistics import TableStatistics
 from driftline.core.history.entries import EXPIRING, LEDGER, Versions
+from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
@@ -87,6 +89,12 @@ class OfflineIcebergTable:
     def versions(self) -> Versions:
         """Return the versions of the table's definition."""
         return past(self._metadata, _read)
+
+    def defaults(self) -> dict[int, frozenset[Any]]:
+        """The known defaults that columns have had, by column id."""
+        if self._metadata["format-version"] < 3:
+            return {}
+        return defaults_of(map(from_json, self._metadata["schemas"]))
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
         """The statistics of the columns from metadata; None if the manifests are too many, or unreadable."""
