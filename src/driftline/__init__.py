@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from driftline.capture.seeking import Seek
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.formats.home import Relocation
-    from driftline.ingest.result import Result
+    from driftline.ingest.result import AuditError, Result
     from driftline.lake import Lake, Table, TableSchema
     from driftline.operations.alter import Altered
     from driftline.operations.history import History
@@ -39,6 +39,7 @@ __all__ = [
     "PACKAGES",
     "AddColumn",
     "Altered",
+    "AuditError",
     "Batch",
     "CaptureQuery",
     "DataError",
@@ -77,7 +78,7 @@ _MODULES = {
     "capture.seeking": ("Seek",),
     "formats.home": ("Relocation",),
     "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
-    "ingest.result": ("Result",),
+    "ingest.result": ("AuditError", "Result"),
     "lake": ("Lake", "Table", "TableSchema"),
     "operations.alter": ("Altered",),
     "operations.history": ("History",),

@@ -70,6 +70,9 @@ table.ingest({"id": 1}, settings={3: "x"}) | settings is a dict
 table.ingest({"id": 1}, dry_run="yes") | dry_run is a str
 table.ingest({"id": 1}, progress=3) | progress is an int
 table.ingest({"id": 1}, on_change=3) | on_change is an int
+table.ingest({"id": 1}, audit="yes") | audit is a str
+table.ingest({"id": 1}, fail_on="new") | fail_on says what an audit does
+table.ingest({"id": 1}, audit=True, fail_on="sibbling") | did you mean sibling
 table.ingest({"id": object()}) | type object cannot be stored
 table.ingest({(1, 2): 3}) | a key of type tuple
 table.ingest({"a\ud800": 1}) | half of a surrogate
@@ -83,6 +86,8 @@ table.capture(here / "in", name="c", every="10s") | every is a str
 table.capture(here / "in", name="c", max_files="x") | max_files is a str
 table.capture(here / "in", name="c", changed_files="nope") | changed_files = 'nope' is not possible
 table.capture(here / "in", name="c", resume_from="nope") | resume_from = 'nope' is not possible
+table.capture(here / "in", name="c", on_audit="nope") | on_audit = 'nope' is not possible
+table.capture(here / "in", name="c", audit=True) | nothing to check
 table.capture(here / "in", name="c", on_batch=3) | on_batch is an int
 table.capture("kafka://localhost:9/t", name="k", kafka=3) | kafka is an int
 table.capture("kafka://localhost:9/t", name="k", registry=3) | registry is an int

@@ -36,6 +36,7 @@ PAGES = (
     "docs/keys.md",
     "docs/maps.md",
     "docs/pull-requests.md",
+    "docs/audit.md",
     "docs/rest.md",
     "docs/settle.md",
     "docs/stats.md",

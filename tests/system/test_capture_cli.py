@@ -49,6 +49,7 @@ SEEK = ["seek", "in", "--into", "shop.orders", "--name", "orders", "--to", "earl
 COMMANDS = {
     "all": [*CAPTURE, "--max-files", "1", "--metrics-file", "orders.prom"],
     "nothing new": CAPTURE,
+    "audit": [*CAPTURE[:3], "shop.audit", "--name", "audit", "--audit", "--fail-on", "new"],
     "json": ["capture", "in", "--into", "shop.json", "--name", "orders", "--json"],
     "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
     "no folder": ["capture", "away", "--into", "shop.orders", "--name", "away"],
@@ -75,6 +76,7 @@ def done(here, full) -> dict[str, Done]:
 
 
 CODES = {
+    "audit": 1,
     "other source": 2,
     "no folder": 3,
     "no time": 2,

@@ -40,6 +40,9 @@ COMMANDS = {
     "ingest json": ["ingest", "in/2.jsonl", "in/1.jsonl", "--into", "shop.json", "--batch-per-file", "--json"],
     "malformed": ["ingest", "bad.jsonl", "--into", "shop.bad"],
     "one name": ["ingest", "bad.jsonl", "--into", "orders"],
+    "audit": ["ingest", "audit.jsonl", "--into", "shop.orders", "--audit", "--fail-on", "sibling"],
+    "audit json": ["ingest", "audit.jsonl", "--into", "shop.orders", "--audit", "--fail-on=sibling", "--json"],
+    "audit of nothing": ["ingest", "audit.jsonl", "--into", "shop.orders", "--audit"],
     "schema": ["schema", "shop.orders"],
     "schema json": ["schema", "shop.orders", "--json"],
     "query": ["query", "select id, price, at from shop.orders order by id"],
@@ -94,6 +97,7 @@ def here(tmp_path_factory) -> Path:
     (folder / "in" / "2.jsonl").write_text(DAY_2)
     (folder / "bad.jsonl").write_text("no JSON\n[1]\n")
     (folder / "other.jsonl").write_text('{"id": 5}\n')
+    (folder / "audit.jsonl").write_text('{"id": 5}\n{"id": "x-6"}\n')
     (folder / "empty").mkdir()
     (folder / "empty" / "1.jsonl").write_text("")
     (folder / "empty" / "2.json").write_text("[ ]")
@@ -126,6 +130,9 @@ def done(here, command_line: Commands) -> dict[str, Done]:
 
 
 CODES = {
+    "audit": 1,
+    "audit json": 1,
+    "audit of nothing": 2,
     "no table": 2,
     "one name": 2,
     "query twins": 2,
@@ -147,11 +154,25 @@ CODES = {
 }
 
 
+def test_batch_that_fails_its_audit_is_told_and_not_kept(done):
+    told, printed = done["audit"].err, json.loads(done["audit json"].out)
+    assert "nothing of it is committed: 1 fail-on sibling" in told
+    assert "fail-on sibling: new column id_string string" in told
+    assert "(x-6, audit.jsonl:2)" in told
+    (violation,) = printed["audit"]
+    assert (violation["check"], violation["path"], violation["sample"], violation["seen_in"]) == (
+        "fail-on sibling", "id_string", "x-6", "audit.jsonl:2",
+    )  # fmt: skip
+    assert (printed["rows_read"], printed["rows_written"], printed["snapshot"]) == (2, 0, None)
+    assert not [line for line in done["schema"].out.splitlines() if line[4:].startswith("id_string")]
+    assert "pass --verify, or --fail-on" in done["audit of nothing"].err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes_and_errors(done, name):
     assert done[name].code == CODES.get(name, 0), done[name]
     if name in CODES and name not in ("verify loss", "verify exactly"):
-        assert done[name].out == ""
+        assert done[name].out == "" or name == "audit json"
         assert done[name].err.startswith("error: ")
         assert "Traceback" not in done[name].err
     else:

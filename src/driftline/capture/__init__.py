@@ -20,6 +20,7 @@ from driftline.capture.query import Batch, CaptureQuery, CaptureTarget, StreamSo
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
 from driftline.errors import UsageError
+from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
@@ -59,6 +60,7 @@ class CaptureRequest:
     on_batch: Callable[[Batch], None]
     listener: Listener
     resume_from: ResumeFrom | None = None
+    audit: Audit = NO_AUDIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ def capture(
         request.progress,
         request.on_batch,
         request.listener,
+        request.audit,
     )
     with ExitStack() as stack:
         # Locked before anything is read: another process may move the same checkpoint on.

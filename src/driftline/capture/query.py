@@ -25,7 +25,7 @@ from driftline.core.support import as_json
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import WAITING, Progress
-from driftline.ingest.attempts import Options, ingest
+from driftline.ingest.attempts import NO_AUDIT, Audit, Options, ingest
 from driftline.ingest.batch import Listener, RecentBatches
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.stored import KeyCache
@@ -170,6 +170,7 @@ class CaptureTarget:
     progress: Progress
     on_batch: Callable[[Batch], None]
     listener: Listener
+    audit: Audit = NO_AUDIT
 
 
 @front
@@ -339,6 +340,7 @@ class _Runner:
                 lambda phase: self._progress(phase, number),
                 capture.listener,
                 recent=self._recent,
+                audit=capture.audit,
             )
             result = ingest(table, source, options)
         # The table has it from an attempt that died before Spark noted so: it is closed, not brought again.

@@ -14,6 +14,8 @@ import typer
 from driftline.cli.grouped import tables
 from driftline.cli.options import (
     AllHints,
+    Audited,
+    FailOn,
     FormatOption,
     Into,
     Json,
@@ -21,6 +23,7 @@ from driftline.cli.options import (
     OnChange,
     Strings,
     TableOptions,
+    Verified,
     confirm,
     metrics,
     more_hints,
@@ -281,6 +284,15 @@ def capture(
     ] = None,
     options: TableOptions,
     strings: Strings = False,
+    audit: Audited = False,
+    fail_on: FailOn = None,
+    verify: Verified = False,
+    on_audit: Annotated[
+        Literal["stop", "quarantine"],
+        typer.Option(
+            help="What follows if a batch fails: the capture stops before it, or its records wait in quarantine."
+        ),
+    ] = "stop",
     hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -323,29 +335,13 @@ def capture(
     more = more_hints(all_hints=hints)
     shown = Running(lake, name, json, scope.words(into), more, counted, health)
     query = lake.table(into).capture(
-        source,
-        name=name,
-        checkpoint=checkpoint,
-        every=pause,
-        format=format,
-        strings=strings,
-        max_files=max_files,
-        notify=notify,
-        list_every=pause_of_lists,
-        changed_files=changed_files,
-        kafka=clients.kafka,
-        start=from_,
-        value_format=value_format,
-        registry=clients.registry,
-        kafka_metadata=kafka_metadata,
-        max_records=max_records,
-        skip_lost=skip_lost,
-        resume_from=resume_from,
-        settings=settings,
-        progress=shown.phase,
-        on_batch=shown.batches.put,
-        on_change=on_change,
-    )
+        source, name=name, checkpoint=checkpoint, every=pause, format=format, strings=strings,
+        max_files=max_files, notify=notify, list_every=pause_of_lists, changed_files=changed_files,
+        kafka=clients.kafka, start=from_, value_format=value_format, registry=clients.registry,
+        kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
+        resume_from=resume_from, settings=settings, audit=audit, fail_on=fail_on or (), verify=verify, on_audit=on_audit,
+        progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
+    )  # fmt: skip
     with scope.interrupt.gently(query.stop):
         shown.until_it_ends(query)
     if scope.interrupt.stopping and pause is None:

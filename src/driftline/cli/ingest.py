@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -12,6 +11,8 @@ import typer
 
 from driftline.cli.options import (
     AllHints,
+    Audited,
+    FailOn,
     FormatOption,
     Into,
     Json,
@@ -23,6 +24,7 @@ from driftline.cli.options import (
     Sources,
     Strings,
     TableOptions,
+    Verified,
     metrics,
     more_hints,
     with_table_options,
@@ -37,15 +39,6 @@ if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Table
     from driftline.report.metrics import Metrics
-
-
-class ChangeKind(StrEnum):
-    new = "new"
-    widen = "widen"
-    sibling = "sibling"
-    map = "map"
-    rest = "rest"
-    quarantine = "quarantine"
 
 
 @with_table_options
@@ -63,20 +56,32 @@ def ingest(
         bool, typer.Option("--again", help="Ingest files again that the table already has.")
     ] = False,
     no_keep: NoKeep = False,
+    audit: Audited = False,
+    fail_on: FailOn = None,
+    verify: Verified = False,
     hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_file: MetricsFile = None,
 ) -> None:
     """Ingest files into a table as one batch."""
+    from driftline.ingest.result import AuditError
+
     settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, keep=not no_keep, on_change=on_change,
-        counted=counted,
+        counted=counted, audit=audit, fail_on=fail_on or (), verify=verify,
     )  # fmt: skip
-    _show(results, Output.json if json else Output.text, context.obj.words(into), hints=hints)
+    try:
+        _show(results, Output.json if json else Output.text, context.obj.words(into), hints=hints)
+    except AuditError as failed:
+        if json:
+            from driftline.cli.terminal import put
+
+            put(failed.result.to_dict())
+        raise
 
 
 @with_table_options
@@ -90,15 +95,7 @@ def plan(
     options: TableOptions,
     strings: Strings = False,
     no_keep: NoKeep = False,
-    fail_on: Annotated[
-        list[ChangeKind] | None,
-        typer.Option(
-            metavar="KIND",
-            help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine; "
-            "may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    fail_on: FailOn = None,
     output: Annotated[
         Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of change.")
     ] = Output.text,
@@ -143,6 +140,9 @@ def _results(
     on_change: str | None,
     again: bool = False,
     counted: Metrics | None = None,
+    audit: bool = False,
+    fail_on: Sequence[str] = (),
+    verify: bool = False,
 ) -> Iterator[tuple[str, Result]]:
     """Ingest the sources batch by batch; yields the name and the result of each."""
     from driftline.cli.terminal import Progress
@@ -168,6 +168,9 @@ def _results(
                 dry_run=dry_run,
                 again=again,
                 keep=keep,
+                audit=audit,
+                fail_on=fail_on,
+                verify=verify,
                 on_change=on_change,
                 progress=scope.interrupt.watching(progress.of(title)),
             )

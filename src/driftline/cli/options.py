@@ -41,6 +41,15 @@ class Output(StrEnum):
     junit = "junit"
 
 
+class ChangeKind(StrEnum):
+    new = "new"
+    widen = "widen"
+    sibling = "sibling"
+    map = "map"
+    rest = "rest"
+    quarantine = "quarantine"
+
+
 class Engine(StrEnum):
     spark = "spark"
     duckdb = "duckdb"
@@ -137,6 +146,27 @@ Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells a
 NoKeep = Annotated[
     bool,
     typer.Option("--no-keep", help="Settings for reading files, and hints, count for this batch alone."),
+]
+FailOn = Annotated[
+    list[ChangeKind] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="KIND",
+        help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine; "
+        "may be repeated.",
+        show_default=False,
+    ),
+]
+Audited = Annotated[
+    bool,
+    typer.Option(
+        "--audit",
+        help="Check the batch by --fail-on and --verify before its commit; if it fails, nothing of it is kept.",
+    ),
+]
+Verified = Annotated[
+    bool,
+    typer.Option("--verify", help="With --audit: the batch fails unless the table has each of its records."),
 ]
 AllHints = Annotated[
     bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")

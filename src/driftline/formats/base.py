@@ -267,6 +267,18 @@ class UpkeepTransaction(Protocol):
         """
         raise _only_adds(self)
 
+    def staged(self: RowTransaction) -> DataFrame:
+        """Return the rows that the table has once this is committed, as far as Spark can read them.
+
+        Raises:
+            UsageError: the format cannot show them.
+            CommitConflict: the table has changed since the transaction began.
+        """
+        raise UsageError(
+            f"the format of the table at {self.location} cannot show a batch before its commit",
+            "audit it without --verify",
+        )
+
     def by_key(self: RowTransaction) -> KeyedTransaction:
         """Return the transaction, to change rows by key. Raises UsageError if the format cannot."""
         raise _only_adds(self)

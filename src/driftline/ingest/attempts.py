@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,14 +25,52 @@ from driftline.ingest.batch import (
     RecentBatches,
     notify_listener,
 )
-from driftline.ingest.pipeline import BatchRun, Misread
-from driftline.ingest.result import Result
+from driftline.ingest.pipeline import BatchRun, Misread, Prepared
+from driftline.ingest.result import AuditError, Result, Violation
 from driftline.ingest.upsert import KeyedBatchRun
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.sources.files import changed, stamps
 from driftline.sources.scan import BatchScan, Observed, Source
+
+OnAudit: TypeAlias = Literal["stop", "quarantine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The checks that a batch has to pass between its writing and its commit.
+
+    Attributes:
+        checks: each returns what it finds wrong with the prepared batch.
+        on_failure: the fate of a batch that fails: an `AuditError`, or its records wait whole in quarantine.
+        precheck: raises UsageError, before anything is read, if a check cannot be made for the table.
+    """
+
+    checks: Sequence[Callable[[Prepared], Sequence[Violation]]] = ()
+    on_failure: OnAudit = "stop"
+    precheck: Callable[[BatchRun], None] = lambda _: None
+
+    def commit(self, run: BatchRun, prepared: Prepared) -> Result:
+        """Commit what ``run`` has prepared, if it passes.
+
+        Raises AuditError if it fails, and is not to wait in quarantine.
+        """
+        if not self.checks:
+            return prepared.commit()
+        with prepared.abandoned_on_error():
+            prepared.planned.batch.progress("auditing")
+            violations = tuple(violation for check in self.checks for violation in check(prepared))
+            if violations and self.on_failure == "stop":
+                failed = replace(prepared.preview(), rows_written=0, rows_quarantined=0, by_key=None)
+                raise AuditError(replace(failed, dry_run=True, audit=violations))
+        if not violations:
+            return prepared.commit()
+        prepared.abandon()
+        return replace(run.set_aside(prepared.planned).commit(), audit=violations)
+
+
+NO_AUDIT = Audit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +87,7 @@ class Options:
         reingest: ingest files once more that the table has.
         recent: the batches before, which this one may be like.
         keep: later batches get the settings, too; else those that can count for one batch do so for this one.
+        audit: the checks before the commit.
     """
 
     settings: Mapping[str, str] | None = None
@@ -58,6 +98,7 @@ class Options:
     reingest: bool = False
     recent: RecentBatches = field(default_factory=RecentBatches)
     keep: bool = True
+    audit: Audit = NO_AUDIT
 
 
 def ingest(
@@ -93,12 +134,14 @@ def ingest(
     )
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:
-            return _ingest(request, dry_run=dry_run)
-        return notify_listener(request, options.listener, partial(_ingest, dry_run=False))
+            return _ingest(request, options.audit, dry_run=dry_run)
+        return notify_listener(
+            request, options.listener, partial(_ingest, audit=options.audit, dry_run=False)
+        )
 
 
-def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
-    return batch.retry.run(Attempts(batch, dry_run).next)
+def _ingest(batch: BatchRequest, audit: Audit, *, dry_run: bool) -> Result:
+    return batch.retry.run(Attempts(batch, dry_run, audit).next)
 
 
 @dataclass(slots=True)
@@ -115,6 +158,7 @@ class Attempts:
 
     batch: BatchRequest
     dry_run: bool
+    audit: Audit
     started: bool = False
     tried: bool = False
     reread: bool = False
@@ -148,12 +192,13 @@ class Attempts:
         if not self.started and batch.token is not None and batch.token.tried:
             self.tried = quarantine.forget(batch.table, batch.token) or self.tried
         run = self._run_on(state)
+        self.audit.precheck(run)
         try:
             if self.dry_run:
                 ended = run.dry_run()
             else:
                 speculates, self.started = not self.started, True
-                ended = run.prepare(speculates=speculates).commit()
+                ended = self.audit.commit(run, run.prepare(speculates=speculates))
         finally:
             self.scan, self.observed = run.scan, run.observed
         return replace(ended, hints=(*ended.hints, *notes))

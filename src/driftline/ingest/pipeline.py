@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftline.core.changes import AddColumn
 from driftline.core.history.batch_properties import BatchIsInError, first_seen
 from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
-from driftline.core.planning.shape import without_excluded
+from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.settings.table import TableSettings
-from driftline.errors import DriftlineError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit
 from driftline.ingest.accept import accepted
@@ -27,6 +27,9 @@ from driftline.keys.settle import KeyCounts
 from driftline.quarantine import table as quarantine
 from driftline.sources.scan import BatchScan, Observed
 from driftline.write import BatchFolder, TaskResult, folder_of_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _OFTEN = 2  # conflicts per batch
 # Concurrent ALTERs take the ids in between, and files that are already written stay valid.
@@ -252,16 +255,40 @@ class BatchRun:
         """A table cannot be made without a column: the records wait in quarantine (2.4), and with them what
         the table will have.
         """
-        batch, feed, tally = self.batch, self.feed(planned), planned.observation.tally
+        feed, tally = self.feed(planned), planned.observation.tally
         is_told = not planned.state.exists and feed != planned.state.properties
         # Messages that are no change, such as heartbeats, bring no record, but are read by the settings.
         if planned.brings_nothing and not (is_told and tally.control_messages):
             return Prepared(planned, notes=planned.notes)
-        rejected = planned.observed.scan.rejected(everything="no columns yet")
-        rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
-        if is_told:
-            rejects.transaction.set({quarantine.FEED: json.dumps(feed)})
+        rejects = _all_rejected(planned, "no columns yet", feed)
         return Prepared(planned, rejects, (*planned.notes, *([_NO_VALUE] if tally.records else ())))
+
+    def set_aside(self, planned: Planned) -> Prepared:
+        """Write all records of a micro-batch into the quarantine, because it failed its audit.
+
+        Raises DataError for a truncate, which is no record and cannot wait there.
+        """
+        batch = self.batch
+        if planned.observation.tally.truncated:
+            raise DataError(
+                f"{batch.table.name}: the batch truncates the table, so it cannot wait in quarantine",
+                "leave out --on-audit: the capture then stops before such a batch",
+            )
+        # As a batch that changes nothing, of which each record is refused.
+        nothing = batch.recent.plan(planned.plan.before, RecordShape(), planned.settings)
+        nothing = replace(nothing, conflicts=planned.plan.conflicts)
+        planned = replace(planned, plan=nothing, counts=planned.counts and KeyCounts())
+        prepared, feed = Prepared(planned, notes=planned.notes), self.feed(planned)
+        if planned.state.exists:
+            planned, transaction = _begin(planned)
+            prepared = PreparedRows(planned, run=self, transaction=transaction)
+        elif batch.token is not None:
+            # It waits, too: else a replay and another attempt could each bring the records.
+            feed |= batch.token.table_properties(planned.state.properties)
+        with prepared.abandoned_on_error():
+            prepared.rejects = _all_rejected(planned, quarantine.AUDIT, feed)
+            prepared.check_counts()
+        return prepared
 
 
 _NO_VALUE = (
@@ -278,24 +305,64 @@ class Prepared:
         planned: the batch, with the plan that holds.
         rejects: in the quarantine, once they are committed.
         notes: for a person.
+        rows: the number of rows written; of a table with a key, that of the changes.
     """
 
     planned: Planned
     rejects: quarantine.Staged | None = None
     notes: Sequence[str] = ()
+    rows: int = 0
+
+    @property
+    def quarantined(self) -> int:
+        """The number of rejects."""
+        return 0 if self.rejects is None else self.rejects.rows
+
+    def check_counts(self) -> None:
+        """Raise Misread unless each record that was observed is written or rejected."""
+        tally = self.planned.observation.tally
+        observed = tally.records + tally.rejected
+        # A file may have changed between observing and reading; the table must then stay as it is.
+        if self.rows + self.quarantined != observed:
+            raise Misread(
+                f"{observed} records were observed, {self.rows} were written and {self.quarantined} quarantined"
+            )
+
+    @contextmanager
+    def abandoned_on_error(self) -> Iterator[None]:
+        """Take back what is not visible, if anything fails."""
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Take back what is not visible."""
+        if self.rejects is not None:
+            self.rejects.undo()
+
+    def preview(self) -> Result:
+        """Build the result that the batch has once it is committed, without a snapshot."""
+        batch, planned = self.planned.batch, self.planned
+        ended = result(batch.table.name, batch.id, planned.observation, planned.plan, 0, self.quarantined)
+        by_key = None if planned.settings.row_key is None else KeyCounts()
+        return replace(ended, by_key=by_key, hints=(*ended.hints, *self.notes))
+
+    def staged(self) -> tuple[State, DataFrame | None]:
+        """Return the table as the commit leaves it, and its rows; None if there is no table even then."""
+        state, batch = self.planned.state, self.planned.batch
+        rows = batch.table.read_readable() if state.exists else None
+        return replace(state, properties={**state.properties, **batch.properties, **batch.alone}), rows
 
     def commit(self) -> Result:
         """Make the batch visible."""
-        batch, quarantined = self.planned.batch, 0
+        batch = self.planned.batch
         if self.rejects is not None:
             batch.progress("quarantining")
             self.rejects.commit(batch.retry)
-            quarantined = self.rejects.rows
             batch.progress("committed")
-        planned = self.planned
-        ended = result(batch.table.name, batch.id, planned.observation, planned.plan, 0, quarantined)
-        by_key = None if planned.settings.row_key is None else KeyCounts()
-        return replace(ended, by_key=by_key, hints=(*ended.hints, *self.notes))
+        return self.preview()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -304,35 +371,45 @@ class PreparedRows(Prepared):
 
     run: BatchRun
     transaction: Transaction
-    rows: int = 0
-
-    @property
-    def _quarantined(self) -> int:
-        return 0 if self.rejects is None else self.rejects.rows
-
-    def check_counts(self) -> None:
-        """Raise Misread unless each record that was observed is written or rejected."""
-        tally = self.planned.observation.tally
-        observed = tally.records + tally.rejected
-        # A file may have changed between observing and reading; the table must then stay as it is.
-        if self.rows + self._quarantined != observed:
-            raise Misread(
-                f"{observed} records were observed, {self.rows} were written and {self._quarantined} quarantined"
-            )
 
     @contextmanager
     def abandoned_on_error(self) -> Iterator[None]:
         """Take back what is not visible, if anything fails."""
         try:
             yield
-        except BaseException as error:
+        except BatchIsInError:
             self.transaction.abandon()
-            if self.rejects is not None and isinstance(error, BatchIsInError):
+            if self.rejects is not None:
                 # Another process was faster; its rejects are in quarantine, unless they were forgotten here.
                 self.rejects.withdraw(tried=self.run.tried)
-            elif self.rejects is not None and self.transaction.visible is False:
-                self.rejects.undo()
             raise
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Take back what is not visible."""
+        self.transaction.abandon()
+        if self.rejects is not None and self.transaction.visible is False:
+            self.rejects.undo()
+
+    def preview(self) -> Result:
+        """Build the result that the batch has once it is committed, without a snapshot."""
+        planned = self.planned
+        written = self.rows if planned.counts is None else planned.counts.written
+        return outcome(planned, written, self.quarantined, None, paths_of_rest(planned.plan))
+
+    def staged(self) -> tuple[State, DataFrame | None]:
+        """Return the table as the commit leaves it, and its rows.
+
+        Raises CommitConflict if others have changed the table, UsageError if its format cannot show the rows.
+        """
+        planned, batch, transaction = self.planned, self.planned.batch, self.transaction
+        before = planned.state.properties
+        # The settings of this batch alone, too: they say how its files were read.
+        set_ = {**batch.table_properties(planned.state), **self.run.properties(planned), **batch.alone}
+        state = replace(planned.state, exists=True, schema=transaction.schema, properties={**before, **set_})
+        return state, transaction.staged()
 
     def commit(self) -> Result:
         """Make the rejects and the rows visible, and report the batch."""
@@ -376,7 +453,7 @@ class PreparedRows(Prepared):
         if self.rejects is not None:
             self.rejects.transaction.upkeep()
         # The counts of the rest are read from the files, or the tasks of every source would report them.
-        ended = outcome(planned, written, self._quarantined, snapshot, rest_of(transaction, planned))
+        ended = outcome(planned, written, self.quarantined, snapshot, rest_of(transaction, planned))
         files, size = transaction.written
         return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
 
@@ -384,6 +461,22 @@ class PreparedRows(Prepared):
 def summary(planned: Planned) -> dict[str, str]:
     """Return the properties of the batch's snapshot."""
     return {"driftline.batch": planned.batch.id}
+
+
+def _all_rejected(planned: Planned, reason: str, feed: Mapping[str, str]) -> quarantine.Staged:
+    """Write all records of a batch into the quarantine; those that are refused anyway keep their own reason.
+
+    Args:
+        planned: the batch.
+        reason: of all others.
+        feed: the properties that the table will have, if it does not exist yet.
+    """
+    batch = planned.batch
+    rejected = planned.observed.scan.rejected(everything=reason)
+    rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
+    if not planned.state.exists and feed != planned.state.properties:
+        rejects.transaction.set({quarantine.FEED: json.dumps(feed)})
+    return rejects
 
 
 def _begin(planned: Planned) -> tuple[Planned, Transaction]:

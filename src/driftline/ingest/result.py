@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import NotRequired, TypedDict
@@ -15,6 +16,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.core.settings.fields import FieldSettings
 from driftline.core.support import as_json
+from driftline.errors import DataError
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation, Tally
 from driftline.runtime.shown import Shown
@@ -36,6 +38,16 @@ class ConflictJson(TypedDict):
     also_in: NotRequired[list[str]]
 
 
+class ViolationJson(TypedDict):
+    """One thing for which an audit fails a batch. ``check``: what it breaks, such as ``fail-on sibling``."""
+
+    check: str
+    path: str
+    text: str
+    sample: str
+    seen_in: str
+
+
 class TableLayoutJson(TypedDict):
     """The layout of a table that is created."""
 
@@ -53,6 +65,7 @@ class ResultJson(TypedDict):
         not_changes: numbers of envelope messages that change no row, by kind.
         settings: settings that the batch changes for later ones, if any.
         inserted: records of a table with a key that inserted a row; likewise the fields to ``ignored``.
+        audit: what the checks of an audit found, if it failed.
     """
 
     table: str
@@ -81,6 +94,30 @@ class ResultJson(TypedDict):
     duplicate: NotRequired[int]
     conflicts: NotRequired[list[ConflictJson]]
     layout: NotRequired[TableLayoutJson]
+    audit: NotRequired[list[ViolationJson]]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing for which an audit fails a batch.
+
+    Attributes:
+        check: what it breaks, such as ``fail-on sibling``.
+    """
+
+    check: str
+    text: str
+    path: str = ""
+    sample: str = ""
+    seen_in: str = ""
+
+    def to_dict(self) -> ViolationJson:
+        """Return the form that `--json` prints."""
+        return as_json(ViolationJson, self)
+
+    def __str__(self) -> str:
+        cause = ", ".join(filter(None, (self.sample, self.seen_in)))
+        return f"{self.check}: {self.text}" + (f" ({cause})" if cause else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,6 +141,7 @@ class Result(Shown):
         dry_run: the batch was only planned.
         by_key: the outcomes of records in a table with a key.
         settings: settings that the batch changes for later ones.
+        audit: the violations for which the batch failed its audit.
     """
 
     table: str
@@ -137,6 +175,7 @@ class Result(Shown):
     dry_run: bool = False
     by_key: KeyCounts | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    audit: tuple[Violation, ...] = ()
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -190,7 +229,7 @@ class Result(Shown):
         """Return the JSON that `ingest --json` prints.
 
         ``conflicts`` is present only if records were refused, ``layout`` only if one was requested for a new
-        table.
+        table, ``audit`` only if the batch failed one.
         """
         counts = {} if self.by_key is None else asdict(self.by_key)
         return as_json(
@@ -210,8 +249,31 @@ class Result(Shown):
             settings=self.settings or None,
             not_changes=self.marks or None,
             conflicts=[_conflict_to_dict(conflict) for conflict in self.conflicts] or None,
+            audit=[violation.to_dict() for violation in self.audit] or None,
             **counts,
         )
+
+
+_LISTED = 20  # violations
+
+
+class AuditError(DataError):
+    """A batch that failed its audit: nothing of it is committed.
+
+    Attributes:
+        result: of the batch, as it would have been, with the violations.
+    """
+
+    def __init__(self, result: Result) -> None:
+        counts = Counter(violation.check for violation in result.audit)
+        listed = [str(violation) for violation in result.audit[:_LISTED]]
+        listed += [f"and {len(result.audit) - _LISTED} more"] * (len(result.audit) > _LISTED)
+        super().__init__(
+            f"{result.table}: the batch fails its audit, and nothing of it is committed: "
+            + ", ".join(f"{count} {check}" for check, count in counts.items()),
+            "\n  ".join(listed),
+        )
+        self.result = result
 
 
 def _conflict_to_dict(conflict: Conflict) -> ConflictJson:

@@ -1,28 +1,34 @@
-"""Verifies a table against source data the user still has."""
+"""Verifies a table against source data the user still has, and makes the checks of audits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
+from driftline.capture.kafka import SCHEME
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column
-from driftline.core.schema.naming import MARK, by_key
+from driftline.core.schema.naming import MARK, by_key, nearest
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Struct
 from driftline.core.settings.properties import reading, readings
 from driftline.core.settings.row_key import DELETED_KIND
-from driftline.errors import DataError, no_table
+from driftline.errors import DataError, UsageError, no_table
+from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
-from driftline.operations.replay import kept, waiting
+from driftline.ingest.result import Violation
+from driftline.operations.replay import kept, staged, waiting
 from driftline.quarantine.table import with_feed
+from driftline.report.findings import KINDS, violations
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import expand, fingerprint, stamps
@@ -38,6 +44,76 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import CatalogTable, State
+    from driftline.ingest.pipeline import BatchRun, Prepared
+
+
+class AuditRequest(NamedTuple):
+    """The audit that a person asks for, as `Table.capture` takes it."""
+
+    audit: bool
+    fail_on: str | Sequence[str]
+    verify: bool
+    on_failure: OnAudit = "stop"
+
+    def of(
+        self,
+        data: Data,
+        warehouse: str | None,
+        changed_files: ChangedFiles = "fail",
+        *,
+        dry_run: bool = False,
+    ) -> Audit:
+        """Return the audit of the batches of ``data``, with its checks.
+
+        ``warehouse``: the folder of the table's lake; ``changed_files``: of a capture. Raises UsageError for
+        checks without an audit, an audit without one, or data that `verify` cannot read.
+        """
+        kinds = (self.fail_on,) if isinstance(self.fail_on, str) else tuple(self.fail_on)
+        if unknown := next((kind for kind in kinds if kind not in KINDS), None):
+            hint = nearest(unknown, [*KINDS]) or f"one of {', '.join(KINDS)}"
+            raise UsageError(f"fail_on has {unknown}, which is no kind of finding", hint)
+        if not self.audit:
+            of_audit = {"fail_on": kinds, "verify": self.verify, "on_audit": self.on_failure != "stop"}
+            if stated := next((argument for argument, value in of_audit.items() if value), None):
+                raise UsageError(f"{stated} says what an audit does, and there is none", "pass --audit, too")
+            return Audit()
+        if dry_run:
+            raise UsageError("a dry run has no batch to audit", "leave out --audit, or --dry-run")
+        if not (kinds or self.verify):
+            raise UsageError("the audit has nothing to check", "pass --verify, or --fail-on KIND")
+        checks: list[Callable[[Prepared], list[Violation]]] = []
+        if kinds:
+            checks.append(lambda prepared: violations(kinds, prepared.preview()))
+        if self.verify:
+            _must_be_verifiable(data, in_parts=changed_files == "append")
+            checks.append(partial(_unverified, data, warehouse))
+        return Audit(checks, self.on_failure, _must_stand_alone if self.verify else lambda _: None)
+
+
+def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
+    """Raise UsageError for data that a check cannot read once more."""
+    if in_parts:
+        kind, hint = "parts of files", "leave out --verify, or --changed-files append"
+    elif hasattr(data, "selectExpr"):
+        kind, hint = "a Spark DataFrame", "write it to files, or leave out --verify"
+    elif isinstance(data, str) and data.startswith(SCHEME):
+        kind, hint = "a topic", "leave out --verify: --fail-on needs no second read"
+    elif isinstance(data, Iterator) and not hasattr(data, "read"):
+        kind, hint = "an iterator, which gives its records once", "pass them as a list"
+    else:
+        return
+    raise UsageError(f"verify cannot read {kind}", hint)
+
+
+def _must_stand_alone(run: BatchRun) -> None:
+    """Raise UsageError for a table with whose earlier rows the records of a batch are settled."""
+    row_key = run.settings.row_key
+    if row_key is not None and (row_key.order_by or row_key.envelope or row_key.patch or row_key.keep):
+        raise UsageError(
+            f"{run.batch.table.name}: rows from before decide which of a batch's records count, so it cannot be "
+            "verified alone",
+            "leave out --verify; `driftline verify` checks the table against all of its sources",
+        )
 
 
 def checked(
@@ -47,44 +123,94 @@ def checked(
 
     ``warehouse``: the folder of the table's lake. Raises UsageError for records of which there is no table.
     """
-    state, quarantine = with_feed(table, table.load()), waiting(table)
+    state = with_feed(table, table.load())
+    contents = _Contents(table, state, table.read_readable() if state.exists else None, waiting(table))
+    room, defaults = place_of(table.spark, warehouse), table.defaults() if state.exists else {}
+    with (
+        told_where(table.spark, room),
+        _files(data, fmt, room, warehouse, state, partial(_read_by, table, state)) as files,
+    ):
+        return _verdict(contents, files, defaults, exactly=exactly)
+
+
+def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[Violation]:
+    """Check a prepared batch as `checked` does, with the table as its commit leaves it.
+
+    ``data``: its records, if its source has no files.
+    """
+    planned, table = prepared.planned, prepared.planned.batch.table
+    source, (state, rows) = planned.batch.source, prepared.staged()
+    contents = _Contents(table, state, rows, staged(table, prepared.rejects))
+    room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
+    with ExitStack() as stack:
+        stack.enter_context(told_where(table.spark, room))
+        if source.format:
+            files = _read(source.format, source.files, source.names, room, state, {})
+        else:
+            files = _files(data, None, room, warehouse, state, lambda _: {})
+        verdict = _verdict(contents, stack.enter_context(files), defaults, exactly=False)
+    found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
+    if verdict.missing > len(found):
+        missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
+        found.insert(0, Violation("verify", missing))
+    return found
+
+
+class _Contents(NamedTuple):
+    """A table to check: its rows, None if it does not exist, and those that wait in its quarantine."""
+
+    table: CatalogTable
+    state: State
+    rows: DataFrame | None
+    quarantine: DataFrame | None
+
+
+class _Files(NamedTuple):
+    """The files to check, names of copies, and the properties by which the table read some."""
+
+    files: Sequence[str]
+    kind: str
+    names: Mapping[str, str]
+    by_file: Mapping[str, Mapping[str, str]]
+
+
+def _verdict(
+    contents: _Contents, given: _Files, defaults: Mapping[int, Iterable[Any]], *, exactly: bool
+) -> Verdict:
+    """Compare the files with the table. Raises DataError if it cannot be read."""
+    table, state, rows, quarantine = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
     beside = {f.name for f in columns.fields} - {f.name for f in struct.fields}
-    room = place_of(table.spark, warehouse)
-    with (
-        told_where(table.spark, room),
-        _files(data, fmt, room, warehouse, state, partial(_read_by, table, state)) as opened_files,
-    ):
-        sources, kind, names, by_file = opened_files
-        # Where no record has come, or all of them wait, there is no table yet.
-        stored = Stored.of(
-            _rows(table, columns).drop(*beside) if state.exists else table.spark.range(0).select(),
-            replace(state.schema, struct=struct),
-            quarantine,
-            state.properties,
-            table.defaults() if state.exists else {},
-        )
-        stored = replace(stored, readings=by_file)
-        try:
-            verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
-            if verdict.missing and (by_file_now := _readings(table.spark, stored, sources, kind)):
-                stored = replace(stored, readings=by_file_now)
-                verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
-            if verdict.missing and (all_kept := kept(table)) is not None:
-                # Discarded records count where something is missing without them; else they are copies.
-                stored = replace(stored, quarantine=all_kept)
-                again = verify(table.spark, stored, sources, kind, names=names)
-                if again.missing < verdict.missing:
-                    verdict = replace(again, extra=verdict.extra)
-            # A feed makes its table with its first record: before that, nothing can be missing.
-            if verdict.records and not state.exists and quarantine is None:
-                raise no_table(table.name)
-            return verdict.named(names)
-        except (Py4JError, PySparkException) as error:
-            message, hint = explained(error)
-            ended = java_ended(error)
-            raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
+    # Where no record has come, or all of them wait, there is no table yet.
+    stored = Stored.of(
+        table.spark.range(0).select() if rows is None else _live(rows, columns).drop(*beside),
+        replace(state.schema, struct=struct),
+        quarantine,
+        state.properties,
+        defaults,
+    )
+    stored = replace(stored, readings=given.by_file)
+    spark, sources, kind, names = table.spark, given.files, given.kind, given.names
+    try:
+        verdict = verify(spark, stored, sources, kind, exactly=exactly, names=names)
+        if verdict.missing and (by_file_now := _readings(spark, stored, sources, kind)):
+            stored = replace(stored, readings=by_file_now)
+            verdict = verify(spark, stored, sources, kind, exactly=exactly, names=names)
+        if verdict.missing and (all_kept := kept(table)) is not None:
+            # Discarded records count where something is missing without them; else they are copies.
+            stored = replace(stored, quarantine=all_kept)
+            again = verify(spark, stored, sources, kind, names=names)
+            if again.missing < verdict.missing:
+                verdict = replace(again, extra=verdict.extra)
+        # A feed makes its table with its first record: before that, nothing can be missing.
+        if verdict.records and not state.exists and quarantine is None:
+            raise no_table(table.name)
+        return verdict.named(names)
+    except (Py4JError, PySparkException) as error:
+        message, hint = explained(error)
+        ended = java_ended(error)
+        raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
 
 
 def _read_by(table: CatalogTable, state: State, files: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -119,9 +245,9 @@ def _readings(
     return {**stored.readings, **nearest} if nearest else {}
 
 
-def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
-    """Return the rows of the table, without those that only record a delete."""
-    rows, mark = table.read_readable(), own_column(struct, DELETED_KIND)
+def _live(rows: DataFrame, struct: Struct) -> DataFrame:
+    """Return the rows without those that only record a delete."""
+    mark = own_column(struct, DELETED_KIND)
     return rows if mark is None else rows.where(f"NOT coalesce({name(mark.name)}, false)")
 
 
@@ -133,28 +259,44 @@ def _files(
     lake: str | None,
     state: State,
     remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
-) -> Iterator[tuple[list[str], str, dict[str, str], dict[str, dict[str, str]]]]:
-    """The files to check, outside the ``lake``, with their format, names for files that were copied, and the
-    properties by which the table read them, where it remembers.
+) -> Iterator[_Files]:
+    """The files to check, outside the ``lake``.
 
-    ``room``: a folder for copies; ``state``: the table's.
+    ``room``: a folder for copies; ``state``: the table's; ``remembered``: returns the properties by which the
+    table read files, where it remembers.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:
         with folder_in(room) as folder:
             names = pickled(rows, folder)
-            yield list(names), PICKLED, names, {}
+            yield _Files(list(names), PICKLED, names, {})
         return
     kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
         by_file = remembered([source for source in sources if source not in names])
-        if kind != "excel":
-            yield sources, kind, names, by_file
-            return
-        with folder_in(room) as folder:
-            lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(sources)}
-            keys = list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
-            for target, file in lines.items():
-                merged = {**state.properties, **by_file.get(file, {})}
-                as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
-            yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
+        with _read(kind, sources, names, room, state, by_file) as read:
+            yield read
+
+
+@contextmanager
+def _read(
+    kind: str,
+    files: Sequence[str],
+    names: Mapping[str, str],
+    room: Path | None,
+    state: State,
+    by_file: Mapping[str, Mapping[str, str]],
+) -> Iterator[_Files]:
+    """The files as the check reads them: workbooks as lines in copies."""
+    if kind != "excel":
+        yield _Files(files, kind, names, by_file)
+        return
+    with folder_in(room) as folder:
+        lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(files)}
+        keys = list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
+        for target, file in lines.items():
+            merged = {**state.properties, **by_file.get(file, {})}
+            as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
+        yield _Files(
+            list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
+        )

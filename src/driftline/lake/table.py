@@ -32,7 +32,7 @@ from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable
 from driftline.ingest import attempts
 from driftline.ingest.result import Result
-from driftline.lake.check import checked
+from driftline.lake.check import AuditRequest, checked
 from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
@@ -120,6 +120,9 @@ class Table(Shown):
         dry_run: bool = False,
         again: bool = False,
         keep: bool = True,
+        audit: bool = False,
+        fail_on: str | Sequence[str] = (),
+        verify: bool = False,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SettingArguments],
@@ -139,6 +142,9 @@ class Table(Shown):
             dry_run: Plan only; write nothing.
             again: Ingest files that the table has taken before once more, instead of refusing them.
             keep: False: settings that say how to read files, and hints, count for this batch alone.
+            audit: Check the batch before its commit; if it fails, nothing of it is kept.
+            fail_on: The findings for which it fails, of the kinds of `driftline plan --fail-on`.
+            verify: It fails unless each of its records is in the table, or its quarantine.
             on_change: A command to call, or a URL to post to, if the batch changed the schema or left records
                 in quarantine.
             progress: Called with the name of each step; without it, a notebook shows the steps.
@@ -146,29 +152,23 @@ class Table(Shown):
 
         Raises:
             UsageError, DataError: The table is then as it was.
+            AuditError: The batch fails its audit; ``result`` says what it would have been.
             SetupError: Java, a store or the catalog fails; the error says so if nobody can tell whether
                 the batch is in.
         """
         must_take_records(self.name)
+        checks = AuditRequest(audit, fail_on, verify).of(data, self.lake.warehouse, dry_run=dry_run)
         chosen = _settings(settings, options)
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
-            spark,
-            Messages(data) if self._are_messages(data, chosen) else data,
-            format=format,
-            json_column=json_column,
-            strings=strings,
-            shared=shared,
-        ) as source:
+            spark, Messages(data) if self._are_messages(data, chosen) else data, format=format,
+            json_column=json_column, strings=strings, shared=shared,
+        ) as source:  # fmt: skip
             shown = progress or notebook_progress(self.name)
             run = attempts.Options(
-                chosen,
-                reingest=again,
-                progress=shown,
-                listener=listeners(data),
-                recent=self.lake.recent,
-                keep=keep,
-            )
+                chosen, reingest=again, progress=shown, listener=listeners(data), recent=self.lake.recent,
+                keep=keep, audit=checks,
+            )  # fmt: skip
             result = attempts.ingest(self.format, source, run, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)
@@ -212,6 +212,10 @@ class Table(Shown):
         skip_lost: bool = False,
         resume_from: ResumeFrom | None = None,
         settings: Mapping[str, Any] | None = None,
+        audit: bool = False,
+        fail_on: str | Sequence[str] = (),
+        verify: bool = False,
+        on_audit: attempts.OnAudit = "stop",
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
         on_change: str | None = None,
@@ -239,12 +243,14 @@ class Table(Shown):
             start: Where the first run begins: ``earliest``, ``latest``, or a time.
             value_format: ``json``, or with ids in a ``registry`` ``avro``, ``protobuf`` or ``json-schema``.
             registry: Its URL, or settings as confluent-kafka's client takes them.
-            kafka_metadata: Add key, topic, partition, offset, timestamp and headers of each Kafka record as
-                column ``_kafka``.
+            kafka_metadata: Add a column ``_kafka``: key, topic, partition, offset, timestamp and headers.
             max_records: The number of records in one micro-batch.
             skip_lost: Go on without records that Kafka has deleted, and with all of a recreated topic.
             resume_from: ``table`` or ``checkpoint``: which counts where they differ, as one was restored.
             settings: Settings of the table, kept with it.
+            audit: Check each micro-batch before its commit.
+            fail_on: As for `ingest`; so is ``verify``.
+            on_audit: ``stop`` before a micro-batch that fails; ``quarantine``: its records wait there, whole.
             progress: Called with the name of each step.
             on_batch: Called with each micro-batch, in another thread.
             on_change: As for `ingest`.
@@ -254,6 +260,7 @@ class Table(Shown):
             UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
         """
         must_take_records(self.name)
+        checks = AuditRequest(audit, fail_on, verify, on_audit).of(data, self.lake.warehouse, changed_files)
         own, registry = kafka_metadata or _is_switch(options), _with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(
@@ -261,8 +268,8 @@ class Table(Shown):
         )
         kept, on_batch = _settings(settings, options), _noticed(on_change, on_batch)
         request = CaptureRequest(
-            self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from
-        )
+            self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from, checks,
+        )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
 
     def seek(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Text that is no JSON record stays so, whatever the table becomes.
 _NO_COLUMNS = "'no columns yet'"
-RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
+RECORDS = f"(path is not null or reason in ({_NO_COLUMNS}, '{quarantine.AUDIT}'))"
 
 
 @dataclass(slots=True)

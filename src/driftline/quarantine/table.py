@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TableT = TypeVar("TableT", bound=CatalogTable)
 
+AUDIT = "audit"  # the reason of records whose batch failed its audit
 FEED = "driftline.feed"  # the properties that the table will have, while all of its records wait
 
 SCHEMA = Schema(

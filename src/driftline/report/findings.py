@@ -12,7 +12,7 @@ from driftline.core.changes import AddColumn, Change, RelaxColumn
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Map, SourceLocation, dotted
 from driftline.core.support import as_json
-from driftline.ingest.result import Result
+from driftline.ingest.result import Result, Violation
 from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
 
@@ -56,9 +56,15 @@ class Finding:
         """The form that `--json` prints."""
         return as_json(FindingJson, self)
 
+    @property
+    def place(self) -> str:
+        """The file, and the line if it is known."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        cause = f" ({', '.join(filter(None, (self.sample, place)))})" if self.sample or place else ""
+        cause = (
+            f" ({', '.join(filter(None, (self.sample, self.place)))})" if self.sample or self.place else ""
+        )
         return f"{self.kind}: {self.text}{cause}" + (f": {self.why}" if self.why else "")
 
 
@@ -82,6 +88,21 @@ def findings(result: Result) -> Iterator[Finding]:
             sample = ""  # of the first place
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
+
+
+def violations(fail_on: Collection[str], result: Result) -> list[Violation]:
+    """The findings of a batch of kinds that an audit does not allow."""
+    return [
+        Violation(
+            f"fail-on {finding.kind}",
+            finding.text + (f": {finding.why}" if finding.why else ""),
+            finding.path,
+            finding.sample,
+            finding.place,
+        )
+        for finding in findings(result)
+        if finding.kind in fail_on
+    ]
 
 
 def schema_changes(result: Result) -> int:

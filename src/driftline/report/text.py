@@ -58,6 +58,9 @@ def batch(
     near = near or Path.cwd()
     yield _heading(result, title)
     yield from _set_aside(result, near, words)
+    for violation in _first(result.audit, LISTED_CHANGES):
+        yield _item("audit", clean(str(violation)), style="red")
+    yield from _more(result.audit, "violations: see --json")
     for name, count in result.dropped_names.items():
         yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}

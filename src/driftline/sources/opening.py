@@ -165,7 +165,7 @@ def _of_files(
 def _of_kind(
     spark: SparkSession, kind: str, named: Named, *, strings: bool, ranges: Mapping[str, LineRange]
 ) -> Source:
-    files, texts, common = named.files, named.texts(), named._asdict()
+    files, texts, common = named.files, named.texts(), {**named._asdict(), "format": kind}
     match kind:
         case "json":
             return JsonFiles(spark=spark, texts=texts, ranges=ranges, **common)

@@ -236,6 +236,7 @@ class Source(ABC):
         files: the files' present paths.
         names: the original names of files that were copied or unpacked.
         originals: the versions of the files that a person named, if they were copied or unpacked.
+        format: that of the files; empty if the records are in none that a person named.
         columns: the columns that the source fills itself.
         in_order: tasks make rows in the order of the records.
         tells_absent: an absent field can be distinguished from a null.
@@ -246,6 +247,7 @@ class Source(ABC):
     files: Sequence[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     originals: Mapping[str, Stamp] | None = None
+    format: str = ""
     columns: Sequence[Field] = ()
     in_order: bool = True
     tells_absent: bool = True

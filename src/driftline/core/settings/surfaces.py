@@ -29,6 +29,7 @@ _SWITCHES = {
     **{name: f"{name}=True" for name in _ON},
     "again": "again=True",
     "all": "everything=True",
+    "audit": "audit=True",
     "drop_rest": "drop_rest=True",
     "dry_run": "dry_run=True",
     "exact": "exact=True",
@@ -37,6 +38,7 @@ _SWITCHES = {
     "siblings": "siblings=True",
     "skip_lost": "skip_lost=True",
     "upgrade": "upgrade=True",
+    "verify": "verify=True",
     "yes": "yes=True",
     "json": "to_dict()",
     "replay": "replay()",
@@ -46,8 +48,10 @@ _SWITCHES = {
 _ARGUMENTS = {
     **{name: name for name in ("format", "value_format", "changed_files", "resume_from", "registry", "name")},
     "checkpoint": "checkpoint",
+    "fail_on": "fail_on",
     "from": "start",
     "kafka_set": "kafka",
+    "on_audit": "on_audit",
     "lake": "path",
     "to": "to",
 }

@@ -197,6 +197,16 @@ class CatalogDatabase:
 
         return self._retried(once)
 
+    def tried(self, work: Callable[[Connection], T]) -> T:
+        """The result of ``work`` in one transaction that is not committed. Raises as `read`."""
+
+        def once() -> T:
+            """Do the work; closing the connection rolls it back."""
+            with self._open(writes=True) as connection:
+                return work(connection)
+
+        return self._retried(once)
+
     def write(
         self,
         work: Callable[[Connection], T],

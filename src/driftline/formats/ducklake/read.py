@@ -463,6 +463,16 @@ def read_as(table: DuckLakeHandle, schema: Schema) -> DataFrame:
     return read(table.spark, table.catalog.read(look), table.name)
 
 
+def read_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> DataFrame:
+    """Read the table's rows behind a change that makes a snapshot, and that nobody else ever sees."""
+
+    def look(connection: Connection) -> Scan:
+        """Scan the table at the snapshot."""
+        return scan(connection, load(connection, table.name, change(connection)))
+
+    return read(table.spark, table.catalog.tried(look), table.name)
+
+
 def read_between(table: DuckLakeHandle, before: State, now: State) -> DataFrame | None:
     """Read the rows that others appended between two states of the table; None if they did more."""
 

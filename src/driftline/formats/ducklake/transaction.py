@@ -48,7 +48,7 @@ from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout, top_column, with_layout
-from driftline.formats.ducklake.read import read_between, read_files, read_table
+from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
 from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
@@ -457,6 +457,11 @@ class DuckLakeTransaction(UpkeepTransaction):
         """Return the rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
         return read_table(self.table, self.base.snapshot)
+
+    def staged(self) -> DataFrame:
+        """Return the rows that the table has once this is committed: it is, and that is rolled back."""
+        message = self._message()
+        return read_behind(self.table, lambda connection: commit(connection, [self._intent], message))
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number."""

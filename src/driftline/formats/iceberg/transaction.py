@@ -52,6 +52,7 @@ from driftline.formats.iceberg.reader import (
     check_seen,
     ledger_of,
     read_appended,
+    read_as,
     read_between,
     read_table,
     write_ledger,
@@ -332,10 +333,19 @@ class IcebergTransaction(UpkeepTransaction):
         """Return the rows of the table that the transaction began on, whatever others do meanwhile."""
         return frame_of(self.table.spark, self._as_it_was())
 
+    def staged(self) -> DataFrame:
+        """Return the rows that the table has once this is committed, by the metadata that would be."""
+        will_be = self._java.table().operations().current()
+        return read_as(self.table, self._at(will_be), self.schema)
+
     def _as_it_was(self) -> Any:
         """Return the Java table that the transaction began on."""
+        return self._at(self._java.startMetadata())
+
+    def _at(self, metadata: Any) -> Any:
+        """Return the Java table with this metadata."""
         fixed = java_type(self._jvm, "org.apache.iceberg.StaticTableOperations")
-        operations = fixed(self._java.startMetadata(), self._java.table().io())
+        operations = fixed(metadata, self._java.table().io())
         return java_type(self._jvm, "org.apache.iceberg.BaseTable")(operations, self.table.name)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:

@@ -1,0 +1,304 @@
+"""Audited batches: written, checked, and then committed as any other, or nothing of them is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import AuditError
+from driftline.capture.query import Batch
+from driftline.errors import DataError, UsageError
+from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
+from lake.proof import proven
+
+FIRST = '{"id": 1, "n": 5}\n'
+DRIFTED = '{"id": 2, "n": 6}\n{"id": 3, "n": "x"}\n'
+SIBLING = {"audit": True, "fail_on": "sibling"}
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def put(file: Path, lines: str) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(lines)
+    return file
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(row.id for row in table.read().select("id").collect())
+
+
+def data_files(table: Table) -> set[str]:
+    """The files in the folders of the table and its quarantine, but for those that a catalog names itself."""
+    name = table.name.partition(".")[2]
+    folders = [folder for folder in Path(str(table.lake.warehouse)).rglob(f"{name}*") if folder.is_dir()]
+    return {str(file) for folder in folders for file in folder.rglob("*") if file.is_file()}
+
+
+def waiting(table: Table) -> list[tuple[str, Any]]:
+    rows = quarantine.of(table.format).read().where("replay is null").collect()
+    return sorted((row.reason, json.loads(row.raw)["id"]) for row in rows)
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_batch_that_fails_leaves_nothing(table: Table, tmp_path: Path, key: str | None) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST), key=key)
+    before, files = table.format.load(), data_files(table)
+    with pytest.raises(
+        AuditError, match="fails its audit, and nothing of it is committed: 1 fail-on sibling"
+    ) as raised:
+        table.ingest(put(tmp_path / "b.jsonl", DRIFTED + "no record\n"), **SIBLING)
+    assert "n_string" in str(raised.value.hint)
+    assert "b.jsonl:2" in str(raised.value.hint)
+    result = raised.value.result
+    (violation,) = result.to_dict()["audit"]
+    assert (violation["check"], violation["path"], violation["sample"]) == (
+        "fail-on sibling",
+        "n_string",
+        "x",
+    )
+    assert violation["seen_in"].endswith("b.jsonl:2")
+    assert (result.rows_written, result.rows_quarantined, result.snapshot) == (0, 0, None)
+    assert table.format.load() == before
+    assert not quarantine.of(table.format).load().exists
+    assert data_files(table) == files
+    # What failed is not taken, so the same file goes in once its drift is allowed.
+    assert table.ingest(tmp_path / "b.jsonl").rows_written == 2
+
+
+def test_first_batch_that_fails_makes_no_table(table: Table, tmp_path: Path) -> None:
+    file = put(tmp_path / "a.jsonl", FIRST + "no record\n")
+    with pytest.raises(AuditError, match="2 fail-on new, 1 fail-on quarantine"):
+        table.ingest(file, audit=True, fail_on=["new", "quarantine"])
+    assert not table.format.load().exists
+    assert not quarantine.of(table.format).load().exists
+    assert not data_files(table)
+
+
+def test_batch_that_passes_is_committed_as_any_other(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST))
+    result = table.ingest(
+        put(tmp_path / "b.jsonl", DRIFTED + "no record\n"), audit=True, fail_on=["rest", "widen"]
+    )
+    assert (result.rows_written, result.rows_quarantined, result.audit) == (2, 1, ())
+    assert "audit" not in result.to_dict()
+    proven(table, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+
+
+def test_refused_record_fails_an_audit(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST))
+    with pytest.raises(AuditError) as raised:
+        table.ingest(put(tmp_path / "b.jsonl", DRIFTED), policy="strict", audit=True, fail_on=["quarantine"])
+    assert [violation.path for violation in raised.value.result.audit] == ["n"]
+    assert ids(table) == [1]
+
+
+@pytest.mark.iceberg_only("refused before a table is asked")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"audit": True}, "nothing to check"),
+        ({"fail_on": "sibling"}, "fail_on says what an audit does"),
+        ({"audit": True, "fail_on": ["siblings"]}, "no kind of finding"),
+        ({"audit": True, "fail_on": "new", "dry_run": True}, "a dry run"),
+    ],
+)
+def test_audit_without_sense_is_refused(table: Table, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        table.ingest([{"id": 1}], **arguments)
+    assert raised.value.hint
+
+
+# Captures ------------------------------------------------------------------------------------------------------
+
+
+def captured(table: Table, folder: Path, **options: Any) -> list[Batch]:
+    batches: list[Batch] = []
+    query = table.capture(folder, name="orders", on_batch=batches.append, **options)
+    assert query.awaitTermination(120)
+    return batches
+
+
+def test_capture_stops_before_the_batch_that_fails(table: Table, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    put(source / "a.jsonl", FIRST)
+    captured(table, source, **SIBLING)
+    put(source / "b.jsonl", DRIFTED)
+    before, files = table.format.load(), data_files(table)
+    for _ in range(2):
+        with pytest.raises(AuditError, match="1 fail-on sibling"):
+            captured(table, source, **SIBLING)
+    assert table.format.load() == before
+    assert not [file for file in data_files(table) - files if "/_captures/" not in file]
+    (batch,) = captured(table, source)
+    assert (batch.epoch, batch.result.rows_written) == (1, 2)
+    proven(table, [source / "a.jsonl", source / "b.jsonl"])
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_batch_that_fails_waits_whole_and_the_capture_goes_on(
+    table: Table, tmp_path: Path, exists: bool
+) -> None:
+    source, waits = tmp_path / "in", {"audit": True, "fail_on": "sibling", "on_audit": "quarantine"}
+    if exists:
+        put(source / "a.jsonl", FIRST)
+        captured(table, source, **waits)
+    drifted, sibling = (DRIFTED, "n_string") if exists else (FIRST + DRIFTED, "n_long")
+    put(source / "b.jsonl", drifted)
+    (batch,) = captured(table, source, **waits)
+    records = drifted.count("\n")
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (0, records)
+    assert [violation.path for violation in batch.result.audit] == [sibling]
+    assert batch.to_dict()["audit"][0]["check"] == "fail-on sibling"
+    assert table.format.load().exists == exists
+    if exists:
+        assert "n_string" not in table.read().columns
+    assert waiting(table) == [("audit", json.loads(line)["id"]) for line in drifted.splitlines()]
+    assert captured(table, source, **waits) == []
+    put(source / "c.jsonl", '{"id": 9, "n": 7}\n')
+    (batch,) = captured(table, source, **waits)
+    assert (batch.result.rows_written, batch.result.audit) == (1, ())
+    replayed = table.replay()
+    assert (replayed.written, replayed.back, replayed.held) == (records, 0, 0)
+    assert ids(table) == [1, 2, 3, 9]
+    assert waiting(table) == []
+    proven(table, sorted(source.iterdir()))
+
+
+def test_records_of_a_first_batch_that_waits_are_replayed_after_another_capture_made_the_table(
+    table: Table, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    put(source / "a.jsonl", DRIFTED)
+    captured(table, source, audit=True, fail_on=["sibling"], on_audit="quarantine")
+    table.ingest(put(tmp_path / "b.jsonl", FIRST))
+    assert table.replay().written == 2
+    assert captured(table, source) == []
+    assert ids(table) == [1, 2, 3]
+
+
+def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, waits = tmp_path / "in", {"audit": True, "fail_on": "new", "on_audit": "quarantine"}
+    put(source / "a.jsonl", FIRST)
+    staged = quarantine.Staged.commit
+
+    def dies(self: Any, retry: Any) -> None:
+        """Commit, and end as a process does that is killed."""
+        staged(self, retry)
+        monkeypatch.setattr(quarantine.Staged, "undo", lambda self: None)
+        raise DataError("dies", "here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine.Staged, "commit", dies)
+        with pytest.raises(DataError, match="dies"):
+            captured(table, source, **waits)
+    assert table.replay().written == 1
+    assert captured(table, source, **waits) == []
+    assert ids(table) == [1]
+
+
+# verify --------------------------------------------------------------------------------------------------------
+
+VERIFY: dict[str, Any] = {"audit": True, "verify": True}
+KEYED = (
+    '{"id": 1, "n": 5, "at": 1}\n{"id": 2, "n": 6, "at": 1}\n',
+    '{"id": 1, "n": "x", "at": 2}\n{"id": 2, "n": 1, "at": 0}\n{"id": 3, "more": [1.5], "at": 3}\nno record\n',
+)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"key": "id", "delete_when": "at = 0"}, {"partition_by": "n", "sort_by": "id"}]
+)
+def test_batch_is_verified_before_anyone_sees_it(
+    table: Table, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    first, second = (put(tmp_path / f"{n}.jsonl", lines) for n, lines in enumerate(KEYED))
+    table.ingest(first, **VERIFY, **settings)  # also the batch that makes the table
+    assert table.ingest(second, **VERIFY).rows_quarantined == 1
+    proven(table, [first, second])
+
+
+@pytest.mark.parametrize("settings", [{"order_by": "at"}, {"merge": "patch"}])
+def test_batch_that_is_settled_with_rows_from_before_is_not_verified_alone(
+    table: Table, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    file = put(tmp_path / "a.jsonl", KEYED[0])
+    with pytest.raises(UsageError, match="cannot be verified alone"):
+        table.ingest(file, key="id", **VERIFY, **settings)
+    assert not data_files(table)
+
+
+def test_batch_whose_record_is_missing_is_not_committed(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST))
+    file = put(tmp_path / "b.jsonl", DRIFTED)
+    before, files = table.format.load(), data_files(table)
+
+    def changes(phase: str) -> None:
+        """A record comes into the file after it was written, and before it is checked."""
+        if phase == "auditing":
+            file.write_text(DRIFTED + '{"id": 4, "n": 7}\n')
+
+    with pytest.raises(AuditError, match="1 verify") as raised:
+        table.ingest(file, **VERIFY, progress=changes)
+    (violation,) = raised.value.result.audit
+    assert violation.seen_in.endswith("b.jsonl:3")
+    assert table.format.load() == before
+    assert data_files(table) == files
+
+
+def test_rows_of_python_and_other_formats_are_verified(table: Table, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table.ingest([{"id": 1, "n": 5}, {"id": 2, "n": "x"}], **VERIFY)
+    table.ingest(pyarrow.table({"id": [3], "n": [1.5]}), **VERIFY)
+    table.ingest(put(tmp_path / "a.csv", "id,n\n4,7\n5,\n"), **VERIFY, keep=False, delimiter=",")
+    assert ids(table) == [1, 2, 3, 4, 5]
+
+
+def test_capture_verifies_its_batches(table: Table, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    put(source / "a.jsonl", FIRST)
+    put(source / "b.jsonl", DRIFTED + "no record\n")
+    batches = captured(table, source, max_files=1, **VERIFY)
+    assert [batch.result.audit for batch in batches] == [(), ()]
+    proven(table, sorted(source.iterdir()))
+
+
+@pytest.mark.iceberg_only("a DuckLake has Parquet files alone")
+def test_rows_of_spark_s_own_writer_are_verified(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST))
+    table.lake.sql(f"alter table lake.{table.name} set tblproperties ('write.format.default' = 'orc')")
+    table.ingest(put(tmp_path / "b.jsonl", DRIFTED), **VERIFY)
+    assert any(file.endswith(".orc") for file in data_files(table))
+    assert ids(table) == [1, 2, 3]
+
+
+@pytest.mark.iceberg_only("refused before a table is asked")
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (lambda table: table.lake.spark.range(1), "a Spark DataFrame"),
+        (lambda _: iter([{"id": 1}]), "an iterator"),
+    ],
+)
+def test_data_that_verify_cannot_read_again_are_refused(table: Table, data: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=f"verify cannot read {words}") as raised:
+        table.ingest(data(table), **VERIFY)
+    assert raised.value.hint
+    assert not table.format.load().exists
+
+
+@pytest.mark.iceberg_only("refused before a table is asked")
+def test_captures_that_verify_cannot_read_are_refused(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="verify cannot read a topic"):
+        table.capture("kafka://localhost:9/t", name="k", **VERIFY)
+    with pytest.raises(UsageError, match="verify cannot read parts of files"):
+        table.capture(tmp_path, name="k", changed_files="append", **VERIFY)
