@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def test_nothing_lawful_is_taken_for_a_loss(
     doubled = table.verify(paths, "json", exactly=True)
     assert (doubled.missing, doubled.extra, len(doubled.mismatches)) == (0, 1, 1)
     assert table.verify(paths, "json").ok
-    assert both_roads == [] or not is_embedded(lake), "what is small takes no Spark"
+    if is_embedded(lake) and find_spec("duckdb_extension_iceberg") is not None:
+        assert both_roads == [], "what is small takes no Spark"
 
 
 def test_expectation_says_nothing_of_a_file_that_the_table_took_before(
