@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,15 +24,18 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Field,
+    SourceLocation,
     Struct,
     decimal,
 )
 from driftline.core.settings.condition import Expectation, IsNull, Negation
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import parse_condition
-from driftline.core.values import parse
+from driftline.core.values import RefusedText, parse
 from driftline.errors import UsageError
 from driftline.keys.filling import holds, record_test
+from driftline.observe.observation import Tally, Violations
+from driftline.readers.expectations import ExpectationCheck
 
 FIELDS = ("a", "b")
 # Wholes, fractions that are exact in two and in ten, and the neighbours of literals.
@@ -244,3 +247,111 @@ def test_else_in_a_text_is_no_action() -> None:
 def test_an_expectation_that_cannot_be_read_says_why(settings: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         as_properties(settings)
+
+
+def checked(
+    settings: Mapping[str, str], records: Sequence[Mapping[str, Any]]
+) -> tuple[list[str | None], dict[str, Violations]]:
+    """Hold records against expectations: the reason for which each is set aside, and the counts."""
+    expectations = from_properties(as_properties({"expect": settings})).expect
+    check = ExpectationCheck(expectations)
+    kept = check.lines(list(map(as_json, records)), None, "a.jsonl", 1)
+    reasons = [str(line.why) if isinstance(line, RefusedText) else None for line in kept]
+    return reasons, check.drain()
+
+
+FIVE = {
+    "a": "price >= 0 else quarantine",
+    "b": "price < 100 else quarantine",
+    "c": "name is not null else quarantine",
+    "d": "price >= 0",
+    "e": "name like 'n%' or price > 5",
+}
+OVERLAPPING: list[dict[str, Any]] = [
+    {"price": 1, "name": "n"},
+    {"price": -1, "name": None},  # a, c and d
+    {"price": 200},  # b and c
+    {"price": 0.0},
+    {"name": "x", "price": 2},  # e alone
+    {"price": "-1", "name": "n"},
+    {"price": [-1], "name": "n"},
+    {"price": True, "name": "x"},
+    {"price": -1e-400, "name": "n"},
+]
+
+
+def test_a_record_is_set_aside_once_and_warnings_count_all() -> None:
+    lines = list(map(as_json, OVERLAPPING))
+    lines[-1] = b'{"price": -1e-400, "name": "n"}'  # to a double it is 0
+    check = ExpectationCheck(from_properties(as_properties({"expect": FIVE})).expect)
+    kept = check.lines(lines, None, "a.jsonl", 1)
+    reasons = [str(line.why) if isinstance(line, RefusedText) else None for line in kept]
+
+    assert reasons == [None, "expect a", "expect b", "expect c", None, None, None, None, "expect a"]
+    counts = {name: (part.count, part.location.line, part.sample) for name, part in check.drain().items()}
+    assert counts == {
+        "a": (2, 2, '{"price": -1}'),
+        "b": (1, 3, '{"price": 200}'),
+        "c": (1, 4, "{}"),
+        "d": (2, 2, '{"price": -1}'),
+        "e": (1, 5, '{"name": "x", "price": 2}'),
+    }
+    assert check.drain() == {}
+
+
+@given(
+    st.lists(OF_NUMBERS | OF_TEXTS, min_size=1, max_size=5),
+    st.lists(
+        st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(FIELDS, st.none() | NUMBERS | TEXTS | st.just([1]) | st.booleans())
+        ),
+        max_size=6,
+    ),
+)
+@example(["a in ('b')", "a like 'a%'"], [{"a": "a"}, {"a": "b"}])
+@example(["a > 0.5 and a < 2", "b is not null"], [{"a": 1, "b": 1}, {"a": 0.5, "b": 2}, {"a": 2}])
+def test_lines_are_held_against_all_expectations_however_they_are_read(
+    conditions: list[str], records: list[dict[str, Any]]
+) -> None:
+    """A decoder passes over lines that meet expectations for certain; it must pass over no other."""
+    expected = {f"e{n}": f"{condition} else quarantine" for n, condition in enumerate(conditions)}
+    tests = [record_test(parse_condition(condition)) for condition in conditions]
+
+    reasons, violations = checked(expected, records)
+
+    firsts = [
+        next((n for n, test in enumerate(tests) if test(record) is False), None)
+        for record in map(parse, map(as_json, records))
+    ]
+    assert reasons == [None if first is None else f"expect e{first}" for first in firsts]
+    assert {name: part.count for name, part in violations.items()} == {
+        f"e{n}": firsts.count(n) for n in set(firsts) if n is not None
+    }
+
+
+def test_inside_a_record_a_field_is_expected_as_outside() -> None:
+    records = [{"a": {"b c": 1}}, {"a": {"b c": None}}, {"a": None}, {}, {"a": 5}, {"a": {"b c": "x"}}]
+
+    reasons, _ = checked({"x": "a.`b c` is not null else quarantine"}, records)
+    assert [reason is not None for reason in reasons] == [False, True, True, True, False, False]
+    reasons, _ = checked({"x": "a.`b c` < 1 else quarantine"}, records)
+    assert [reason is not None for reason in reasons] == [True, False, False, False, False, False]
+
+
+def test_a_line_that_is_no_record_meets_no_expectation_and_misses_none() -> None:
+    check = ExpectationCheck(
+        from_properties(as_properties({"expect": {"a": "a > 1 else quarantine"}})).expect
+    )
+    lines = [b"", b"nothing", b'{"a": 0', b'{"a": 0, "b": NaN}', b"[1]", b'{"a": 0, "a": 2}']
+
+    assert check.lines(lines, None, "", 1) == lines
+    assert check.drain() == {}
+
+
+def test_violations_add_up_with_the_first_place() -> None:
+    one = Violations(SourceLocation("b", 1), "x", 2)
+    other = Violations(SourceLocation("a", 9), "y", 3)
+
+    assert one + other == other + one == Violations(SourceLocation("a", 9), "y", 5)
+    both = Tally(violations={"e": one}) + Tally(violations={"e": other, "f": one})
+    assert both.violations == {"e": one + other, "f": one}

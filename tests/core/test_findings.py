@@ -98,6 +98,14 @@ def test_annotations_stand_at_the_line_that_caused_them():
 )
 def test_junit_has_a_case_for_each_kind(fail_on, failures):
     suite = ET.fromstring(junit("shop.orders", list(findings(RESULT)), fail_on).partition("\n")[2])
-    assert [case.get("name") for case in suite] == ["new", "widen", "sibling", "map", "rest", "quarantine"]
+    assert [case.get("name") for case in suite] == [
+        "new",
+        "widen",
+        "sibling",
+        "map",
+        "rest",
+        "quarantine",
+        "expect",
+    ]
     assert [case.get("name") for case in suite if case.find("failure") is not None] == failures
     assert suite.get("failures") == str(len(failures))

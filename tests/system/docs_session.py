@@ -33,6 +33,7 @@ PAGES = (
     "docs/backup.md",
     "docs/captures.md",
     "docs/changes.md",
+    "docs/expectations.md",
     "docs/keys.md",
     "docs/maps.md",
     "docs/pull-requests.md",

@@ -48,6 +48,7 @@ class ChangeKind(StrEnum):
     map = "map"
     rest = "rest"
     quarantine = "quarantine"
+    expect = "expect"
 
 
 class Engine(StrEnum):
@@ -152,8 +153,8 @@ FailOn = Annotated[
     typer.Option(
         "--fail-on",
         metavar="KIND",
-        help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine; "
-        "may be repeated.",
+        help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine, "
+        "expect; may be repeated.",
         show_default=False,
     ),
 ]

@@ -59,8 +59,7 @@ def accepted(
             scan = with_values
             continue
         refused.observed(observation)
-        if settings.on_conflict == "fail":
-            _fail(observation, planned)
+        _fail(observation, planned, settings)
         if not planned.conflicts:
             return observed, replace(planned, conflicts=tuple(refused.conflicts))
         if refused.stuck:
@@ -156,12 +155,36 @@ def _record(conflict: Conflict) -> tuple[str, int]:
     return conflict.location.source, conflict.location.line
 
 
-def _fail(observation: Observation, planned: Plan) -> None:
-    """Raise the error under which nothing of a batch with refused or unreadable records is written."""
-    if observation.tally.rejected:
+def fail_of_expectation(observation: Observation, settings: TableSettings) -> None:
+    """Raise DataError if a record does not meet an expectation under which nothing is written then."""
+    for expectation in settings.expect:
+        violations = observation.tally.violations.get(expectation.name)
+        if violations is not None and expectation.action == "fail":
+            raise DataError(
+                f"expectation {expectation.name}: {counted(violations.count, 'record')} not as expected; "
+                f"{violations.location}: {violations.sample}",
+                f"fix the data, or write else quarantine in expect.{expectation.name} to set such records aside",
+            )
+
+
+def unreadable(observation: Observation, settings: TableSettings) -> int:
+    """Return the number of records that are rejected, those aside that an expectation sets aside."""
+    violations = observation.tally.violations
+    aside = [
+        violations[e.name].count for e in settings.expect if e.action == "quarantine" and e.name in violations
+    ]
+    return observation.tally.rejected - sum(aside)
+
+
+def _fail(observation: Observation, planned: Plan, settings: TableSettings) -> None:
+    """Raise the error under which nothing of a batch is written, for a record that is not allowed."""
+    fail_of_expectation(observation, settings)
+    if settings.on_conflict != "fail":
+        return
+    if count := unreadable(observation, settings):
         worst = min(observation.tally.reasons, default=None)
         raise DataError(
-            f"{counted(observation.tally.rejected, 'record')} cannot be read; {worst or 'of another length'}",
+            f"{counted(count, 'record')} cannot be read; {worst or 'of another length'}",
             _MEND,
         )
     _fail_of(planned.conflicts[0] if planned.conflicts else None)

@@ -463,6 +463,7 @@ def outcome(
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.fields)
+    counted = counted.with_expectations(planned.settings.expect, planned.observation)
     new_definition = batch.new_definition(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in

@@ -19,7 +19,7 @@ from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit
-from driftline.ingest.accept import accepted
+from driftline.ingest.accept import accepted, fail_of_expectation, unreadable
 from driftline.ingest.batch import BatchRequest, Planned, outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import lossy, rewritten
@@ -217,7 +217,9 @@ class BatchRun:
         observed = scan.observe() if written.results is None else scan.merged(written.results)
         batch.recent.remember(observed)
         plan, tally = self._plan_of(observed), observed.observation.tally
-        fails = tally.rejected and speculated.settings.on_conflict == "fail"
+        fail_of_expectation(observed.observation, speculated.settings)
+        rejects = unreadable(observed.observation, speculated.settings)
+        fails = rejects and speculated.settings.on_conflict == "fail"
         if written.diverged or plan.conflicts or fails:
             raise SpeculationFailed(observed)
         if plan.schema != speculated.plan.schema or not same_rows(plan.route, speculated.plan.route):
@@ -346,6 +348,7 @@ class Prepared:
         """Build the result that the batch has once it is committed, without a snapshot."""
         batch, planned = self.planned.batch, self.planned
         ended = result(batch.table.name, batch.id, planned.observation, planned.plan, 0, self.quarantined)
+        ended = ended.with_expectations(planned.settings.expect, planned.observation)
         by_key = None if planned.settings.row_key is None else KeyCounts()
         return replace(ended, by_key=by_key, hints=(*ended.hints, *self.notes))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from driftline.core.changes import Change, ChangeJson, to_dict
 from driftline.core.history.entries import Version, partition_text, sort_text
@@ -14,11 +14,12 @@ from driftline.core.planning.plan import Conflict, Conversion, Plan, RecordRoute
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
-from driftline.core.settings.fields import FieldSettings
+from driftline.core.settings.condition import Action, Expectation, paths_of
+from driftline.core.settings.fields import FieldSettings, spelled_path
 from driftline.core.support import as_json
 from driftline.errors import DataError
 from driftline.keys.settle import KeyCounts
-from driftline.observe.observation import Observation, Tally
+from driftline.observe.observation import Observation, Tally, Violations
 from driftline.runtime.shown import Shown
 
 ConversionJson = TypedDict(
@@ -48,6 +49,17 @@ class ViolationJson(TypedDict):
     seen_in: str
 
 
+ExpectJson = TypedDict(
+    "ExpectJson",
+    {
+        "violations": int,
+        "else": Literal["warn", "quarantine", "fail"],
+        "sample": NotRequired[str],
+        "seen_in": NotRequired[str],
+    },
+)
+
+
 class TableLayoutJson(TypedDict):
     """The layout of a table that is created."""
 
@@ -64,6 +76,7 @@ class ResultJson(TypedDict):
         held: numbers of held values by path, null if unknown.
         not_changes: numbers of envelope messages that change no row, by kind.
         settings: settings that the batch changes for later ones, if any.
+        expect: the records that do not meet expectations, by their names, with the first one.
         inserted: records of a table with a key that inserted a row; likewise the fields to ``ignored``.
         audit: what the checks of an audit found, if it failed.
     """
@@ -92,6 +105,7 @@ class ResultJson(TypedDict):
     ignored: NotRequired[int]
     truncated: NotRequired[int]
     duplicate: NotRequired[int]
+    expect: NotRequired[dict[str, ExpectJson]]
     conflicts: NotRequired[list[ConflictJson]]
     layout: NotRequired[TableLayoutJson]
     audit: NotRequired[list[ViolationJson]]
@@ -120,6 +134,25 @@ class Violation:
         return f"{self.check}: {self.text}" + (f" ({cause})" if cause else "")
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectationOutcome:
+    """The outcome of an expectation: its ``action``, and the records that do not meet it, if any."""
+
+    action: Action
+    violations: Violations | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of records that do not meet it."""
+        return 0 if self.violations is None else self.violations.count
+
+    def to_dict(self) -> ExpectJson:
+        """Return it as JSON."""
+        first = self.violations
+        shown = {} if first is None else {"sample": first.sample, "seen_in": str(first.location)}
+        return {"violations": self.count, "else": self.action, **shown}  # type: ignore[typeddict-item]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
     """The result of one batch. Counts are records.
@@ -142,6 +175,7 @@ class Result(Shown):
         by_key: the outcomes of records in a table with a key.
         settings: settings that the batch changes for later ones.
         audit: the violations for which the batch failed its audit.
+        expect: the outcome of each expectation, by name.
     """
 
     table: str
@@ -176,6 +210,7 @@ class Result(Shown):
     by_key: KeyCounts | None = None
     settings: dict[str, str] = field(default_factory=dict)
     audit: tuple[Violation, ...] = ()
+    expect: dict[str, ExpectationOutcome] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -200,6 +235,24 @@ class Result(Shown):
             "sort_by": sort_text(version),
             "format_version": self.new_definition.format_version,
         }
+
+    @property
+    def unexpected(self) -> int:
+        """The number of records that expectations set aside."""
+        return sum(outcome.count for outcome in self.expect.values() if outcome.action == "quarantine")
+
+    def with_expectations(self, expectations: Sequence[Expectation], observation: Observation) -> Result:
+        """Add the outcomes of expectations, and hints at those that ask for what no record has."""
+        violations = observation.tally.violations
+        outcomes = {e.name: ExpectationOutcome(e.action, violations.get(e.name)) for e in expectations}
+        keys = {*observation.shape.fields, *(routed.key for routed in self.route.fields)}
+        hints = [
+            f"expect.{e.name}: no record has the field {spelled_path(path)}"
+            for e in expectations
+            for path in dict.fromkeys(paths_of(e.condition))
+            if self.rows_read and path[0] not in keys
+        ]
+        return replace(self, expect=outcomes, hints=(*self.hints, *hints))
 
     def with_rest(self, waiting: Mapping[str, int | None], field_settings: FieldSettings) -> Result:
         """Add the values that went to the rest, beyond limits or held.
@@ -248,6 +301,7 @@ class Result(Shown):
             ],
             settings=self.settings or None,
             not_changes=self.marks or None,
+            expect={name: outcome.to_dict() for name, outcome in self.expect.items()} or None,
             conflicts=[_conflict_to_dict(conflict) for conflict in self.conflicts] or None,
             audit=[violation.to_dict() for violation in self.audit] or None,
             **counts,

@@ -131,7 +131,7 @@ def _run(chars: NDArray[np.uint8], positions: NDArray[Any], step: int) -> NDArra
 
 
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
-_UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
+UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
 
 _NO_INTEGER = Annotated[int, Meta(ge=1, le=0)]  # without it, `float` takes integers
 _EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
@@ -242,7 +242,7 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
     fields = fields_of(walker.shape, walker.expected)
     names = (*walker.shape.fields, *walker.expected.required_keys)
-    if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, names)):
+    if len(walker.shape.fields) > _WIDEST and not any(map(UNSPEAKABLE.search, names)):
         fields.types()  # before it is asked for doubles among them
         missing = {key for key, field_shape in walker.shape.fields.items() if field_shape.missing}
         must = [key for key in walker.expected.required_keys if key not in missing]
@@ -357,7 +357,7 @@ class _DecoderBuilder:
             if facet.base in (INT, LONG) and not (expected.plain_integers or small):
                 return True
         for record in (s.record.fields for s in field_shape.facets.values() if s.record is not None):
-            if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, (*record, *expected.required_keys))):
+            if len(record) > _WIDEST or any(map(UNSPEAKABLE.search, (*record, *expected.required_keys))):
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 

@@ -15,6 +15,7 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import Path, SourceLocation, dotted
+from driftline.core.settings.condition import EXPECT
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
@@ -275,7 +276,8 @@ class JsonObserver:
             self._refused[why.refuses] = first_places((*before, SourceLocation(source, number)))
         if why is not None:
             self._malformed += 1
-            if len(self._bad) < REASONS:
+            # An expectation has its own count and sample.
+            if len(self._bad) < REASONS and not str(why).startswith(EXPECT):
                 text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
                 self._bad.append(RejectSample(SourceLocation(source, number), str(why), sample(text)))
         return why

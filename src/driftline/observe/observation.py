@@ -32,6 +32,19 @@ class RejectSample:
 
 
 @dataclass(frozen=True, slots=True)
+class Violations:
+    """The records that do not meet an expectation: their number, and the first one's place and ``sample``."""
+
+    location: SourceLocation
+    sample: str
+    count: int
+
+    def __add__(self, other: Violations) -> Violations:
+        first = min(self, other, key=lambda part: (part.location, part.sample))
+        return replace(first, count=self.count + other.count)
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """The counts of one part of a batch; parts add up.
 
@@ -44,6 +57,7 @@ class Tally:
         control_messages: envelope messages that change no row, by kind.
         truncated: the position of the last truncate among them.
         refused: the places of refused records, by what is refused (`Conflict.refuses`): as `first_places`.
+        violations: of expectations, by name.
     """
 
     records: int = 0
@@ -56,6 +70,7 @@ class Tally:
     control_messages: Counter[str] = field(default_factory=Counter)
     truncated: str = ""
     refused: Mapping[tuple[Path, Facet | None], tuple[SourceLocation, ...]] = field(default_factory=dict)
+    violations: Mapping[str, Violations] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -74,6 +89,12 @@ class Tally:
             {
                 refuses: first_places((*self.refused.get(refuses, ()), *other.refused.get(refuses, ())))
                 for refuses in (*self.refused, *other.refused)
+            },
+            {
+                name: self.violations[name] + other.violations[name]
+                if name in self.violations and name in other.violations
+                else self.violations.get(name) or other.violations[name]
+                for name in (*self.violations, *other.violations)
             },
         )
 
@@ -111,6 +132,10 @@ class Observation:
         """Add records with a value at excluded paths."""
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
+    def with_violations(self, violations: Mapping[str, Violations]) -> Observation:
+        """Add records that do not meet expectations."""
+        return replace(self, tally=self.tally + Tally(violations=violations)) if violations else self
+
     def with_control_messages(self, counts: Counter[str], truncated: str = "") -> Observation:
         """Add envelope messages that change no row, and the position of the last truncate among them."""
         return (
@@ -130,7 +155,11 @@ class Observation:
             item.location = new_place(item.location)
             if isinstance(item, Profile) and item.sampled is not None:
                 item.sampled = new_place(item.sampled)
-        tally = replace(self.tally, reasons=reasons, refused=refused)
+        violations = {
+            name: replace(part, location=new_place(part.location))
+            for name, part in self.tally.violations.items()
+        }
+        tally = replace(self.tally, reasons=reasons, refused=refused, violations=violations)
         return Observation(_unpacked(entries), tally, self.lines)
 
     def __reduce__(self) -> Any:

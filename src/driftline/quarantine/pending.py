@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.history.batch_properties import Token
 from driftline.core.schema.types import Schema
+from driftline.core.settings.condition import EXPECT
 from driftline.core.settings.table import TableSettings
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Retry, rewriting
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 # Text that is no JSON record stays so, whatever the table becomes.
 _NO_COLUMNS = "'no columns yet'"
-RECORDS = f"(path is not null or reason in ({_NO_COLUMNS}, '{quarantine.AUDIT}'))"
+RECORDS = (
+    f"(path is not null or reason in ({_NO_COLUMNS}, '{quarantine.AUDIT}') "
+    f"or startswith(reason, {literal(EXPECT)}))"
+)
 
 
 @dataclass(slots=True)

@@ -159,7 +159,7 @@ class DeleteFilter:
         """The decoder of the fields that the condition asks for; it skips those that do not matter."""
         if any(isinstance(leaf, KeyAlone) for leaf in leaves_of(self.condition)):
             return json.Decoder(dict[str, object], float_hook=Number).decode
-        return json.Decoder(_type(list(paths_of(self.condition))), float_hook=Number).decode
+        return json.Decoder(fields_type(list(paths_of(self.condition))), float_hook=Number).decode
 
     @cached_property
     def _test(self) -> Test:
@@ -200,11 +200,11 @@ def _sign(value: str | bool) -> bytes:
     return b'"%b"' % value.encode()
 
 
-def _type(paths: Sequence[Path]) -> Any:
-    """A type for msgspec of records in which these paths alone are read."""
+def fields_type(paths: Sequence[Path]) -> Any:
+    """Return a type for msgspec of records in which these paths alone are read."""
     keys = dict.fromkeys(path[0] for path in paths)
     tails_of = {key: [path[1:] for path in paths if path[0] == key] for key in keys}
-    types = {key: _type(tails) | None if all(tails) else object for key, tails in tails_of.items()}
+    types = {key: fields_type(tails) | None if all(tails) else object for key, tails in tails_of.items()}
     return TypedDict("Asked", types, total=False)  # type: ignore[operator]
 
 

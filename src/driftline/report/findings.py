@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
 from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Map, SourceLocation, dotted
 from driftline.core.support import as_json
 from driftline.ingest.result import Result, Violation
@@ -17,7 +18,7 @@ from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
 
 OF_SCHEMA = ("new", "widen", "sibling", "map")
-KINDS = (*OF_SCHEMA, "rest", "quarantine")
+KINDS = (*OF_SCHEMA, "rest", "quarantine", "expect")
 
 
 class FindingJson(TypedDict):
@@ -86,6 +87,17 @@ def findings(result: Result) -> Iterator[Finding]:
         for location in (conflict.location, *conflict.elsewhere):
             yield Finding("quarantine", path, conflict.in_words, conflict.why, sample, *_located(location))
             sample = ""  # of the first place
+    for name, outcome in result.expect.items():
+        if (violations := outcome.violations) is not None:
+            words = f"{counted(violations.count, 'record')} not as expected by {name}"
+            yield Finding(
+                "expect",
+                name,
+                words,
+                f"else {outcome.action}",
+                violations.sample,
+                *_located(violations.location),
+            )
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
 

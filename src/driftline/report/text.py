@@ -222,10 +222,21 @@ def _set_aside(result: Result, near: Path, words: Words) -> Iterator[RenderableT
         yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
-    if not result.conflicts and result.rows_quarantined > len(result.rejected) > 0:
-        yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+    unreadable = result.rows_quarantined - result.unexpected
+    if not result.conflicts and unreadable > len(result.rejected) > 0:
+        yield _item("", f"and {unreadable - len(result.rejected)} more")
+    yield from _unexpected(result, near)
     if _is_no_json(result):
         yield _item("hint", words(_OTHER), style="cyan")
+
+
+def _unexpected(result: Result, near: Path) -> Iterator[RenderableType]:
+    """The expectations that records do not meet, each with the first of them."""
+    for name, outcome in result.expect.items():
+        if (violations := outcome.violations) is not None:
+            words = f"expect {clean(name)}: {counted(violations.count, 'record')} not as expected"
+            label = "quarantine" if outcome.action == "quarantine" else "warning"
+            yield _item(label, words, _seen(violations.sample, violations.location, near), style="yellow")
 
 
 def _also(places: Sequence[SourceLocation], near: Path) -> str:

@@ -277,8 +277,6 @@ class Source(ABC):
 
         Raises DataError for columns if the table reads messages in an envelope.
         """
-        if settings.expect:
-            raise DataError("records are not held against expectations yet", "leave out the setting expect")
         row_key = settings.row_key
         if row_key is not None and row_key.envelope and not self.reads_messages(row_key):
             merge = ", and merge = 'patch', which needs absent fields told from null ones" * row_key.patch

@@ -77,13 +77,13 @@ def expectation_of(name: str, text: str) -> Expectation:
         raise ValueError(
             f"{name!r} does not name an expectation: a name has up to 64 letters, digits, - and _, and begins with a letter"
         )
-    found = _ELSE.search(text)
-    if found is None:
+    ending = _ELSE.search(text)
+    if ending is None:
         return Expectation(name, condition_of(text), "warn")
-    action = found[1].lower()
+    action = ending[1].lower()
     if action not in ACTIONS:
-        raise ValueError(f"{found[1]!r} does not follow else: {', '.join(ACTIONS)} do")
-    return Expectation(name, condition_of(text[: found.start()]), action)  # type: ignore[arg-type]
+        raise ValueError(f"{ending[1]!r} does not follow else: {', '.join(ACTIONS)} do")
+    return Expectation(name, condition_of(text[: ending.start()]), action)  # type: ignore[arg-type]
 
 
 def without_action(text: str) -> str:
@@ -117,7 +117,7 @@ def _at(start: int | None) -> str:
     return "" if start is None else f" (column {start + 1})"
 
 
-def _fault(node: exp.Expr, what: str) -> ValueError:
+def _fault(node: exp.Expr, fault: str) -> ValueError:
     """Return the error of a part of a condition."""
     part, starts = node, _starts(node)
     # Of a word such as TRUE it keeps no place, but of what stands before it.
@@ -125,7 +125,7 @@ def _fault(node: exp.Expr, what: str) -> ValueError:
         part = part.parent
         starts = _starts(part)
     place = _at(min(starts, default=None))
-    return ValueError(f"{node.sql(dialect=Spark)} {what}{place}")
+    return ValueError(f"{node.sql(dialect=Spark)} {fault}{place}")
 
 
 def _starts(node: exp.Expr) -> list[int]:

@@ -46,6 +46,7 @@ from driftline.observe.observation import (
     sample,
 )
 from driftline.readers.deletes import DeleteFilter, flagged
+from driftline.readers.expectations import ExpectationCheck
 from driftline.readers.rejects import ORIGIN, Origin, Origins, Reject, origin_array, reject_batch
 from driftline.readers.task import AdmissionTerms, Diverged, group_parts
 
@@ -167,6 +168,7 @@ class Rows:
         source: the file.
         rejects: texts among the rows that are no records.
         lines: the line of each row, or its number in the file, from 1, if these are known.
+        aside: the number of the expectation that sets each row aside, -1 if none does; None if none sets any.
         origin: the origin of a row by its number, if file and line are not enough.
         whole: the rows as they came, if those that delete were cut.
     """
@@ -177,6 +179,7 @@ class Rows:
     origin: Callable[[int], Origin] | None = None
     whole: pa.RecordBatch | None = None
     lines: NDArray[np.int64] | None = None
+    aside: NDArray[np.int64] | None = None
 
     def origin_of(self, row: int) -> Origin:
         """The origin of a row."""
@@ -229,7 +232,7 @@ class ColumnReader(Protocol):
 def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bool_]:
     """Flags of the rows without a conflict."""
     flags: NDArray[np.bool_] = first_conflicts(rows.batch, struct, terms.conflicts) < 0
-    return flags
+    return flags if rows.aside is None else flags & (rows.aside < 0)
 
 
 class RowsObserver:
@@ -250,6 +253,7 @@ class RowsObserver:
         )
         deletes = DeleteFilter.of(terms)
         self._deletes = deletes if deletes is None or null is None else deletes.of_message(null=null)
+        self._expectations = ExpectationCheck.of(terms)
         self._excluded = list(excluded_paths(terms.settings.fields))
         self._counts: Counter[str] = Counter()
         self._refused = self._deleted = 0
@@ -262,8 +266,14 @@ class RowsObserver:
         if self._deletes is not None:
             batch, deletes = self._deletes.rows(rows.batch, self.struct)
             rows = replace(rows, batch=batch, whole=rows.batch)
+        if self._expectations is not None:
+            came = rows.batch if rows.whole is None else rows.whole
+            aside = self._expectations.rows(
+                came, self.struct, deletes, lambda row: rows.origin_of(row).location
+            )
+            rows = replace(rows, aside=aside if (aside >= 0).any() else None)
         batch, accepted = rows.batch, None
-        if self.terms.conflicts:
+        if self.terms.conflicts or rows.aside is not None:
             accepted = admitted(rows, self.struct, self.terms)
             flags = pa.array(accepted)
             batch, deletes = batch.filter(flags), None if deletes is None else deletes.filter(flags)
@@ -284,16 +294,21 @@ class RowsObserver:
     def rejects(self, rows: Rows, everything: str | None) -> Iterator[Reject]:
         """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
         yield from rows.rejects
-        conflicts = self.terms.conflicts
-        if everything is None and not conflicts:
+        conflicts, aside = self.terms.conflicts, rows.aside
+        if everything is None and not conflicts and aside is None:
             return
         numbers = first_conflicts(rows.batch, self.struct, conflicts)
         chosen = numbers >= (0 if everything is None else -1)
+        if aside is not None:
+            chosen |= aside >= 0
         # A reject is kept whole, also of a record that was cut down to its key.
         complete = rows.batch if rows.whole is None else rows.whole
         texts = row_texts(complete.filter(pa.array(chosen)), self.struct)
         for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
             origin, why = rows.origin_of(row), everything or ""
+            if aside is not None and aside[row] >= 0:
+                yield Reject(origin, text, self.terms.settings.expect[aside[row]].reason)
+                continue
             if numbers[row] < 0:
                 yield Reject(origin, text, why)
                 continue
@@ -312,6 +327,7 @@ class RowsObserver:
             excluded=Counter(self._counts),
             deletes=self._deleted,
             refused=dict(self._places),
+            violations={} if self._expectations is None else self._expectations.violations,
         )
         return replace(observation, tally=tally)
 
@@ -382,7 +398,7 @@ class OpenRows:
     def _origins(self, part: FedRows, struct: Struct) -> tuple[int, Origins]:
         """The origins of the accepted rows of a part."""
         rows, lines = part.rows, part.rows.lines
-        if lines is not None and self._terms.conflicts:
+        if lines is not None and (self._terms.conflicts or rows.aside is not None):
             lines = lines[admitted(rows, struct, self._terms)]
         return part.accepted.num_rows, Origins(Origin(rows.source or None), lines)
 

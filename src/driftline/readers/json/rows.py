@@ -47,6 +47,7 @@ from driftline.readers.envelopes.extended_json import plain_record
 from driftline.readers.envelopes.messages import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.excel import sheet_texts
+from driftline.readers.expectations import ExpectationCheck
 from driftline.readers.json.documents import ListedRecords
 from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, together
 from driftline.readers.json.usual import (
@@ -400,6 +401,7 @@ class LineTask:
         keyed = terms.settings.row_key is not None
         self._unwrapper = Unwrapper.of(terms.settings.row_key) if keyed else None
         self._deletes = DeleteFilter.of(terms) if keyed else None
+        self._expectations = ExpectationCheck.of(terms)
         self._admission: AdmissionByShape | None = None
         if self._unwrapper is not None and terms.check is not None:
             self._admission = AdmissionByShape(terms.check, terms.expected, terms.settings.dates)
@@ -434,6 +436,9 @@ class LineTask:
                     else self._deletes.messages(run_lines, run.nulls)
                 )
                 flags.append(run_flags)
+            if self._expectations is not None:
+                of_run = flags[-1] if self._deletes is not None else None
+                run_lines = self._expectations.lines(run_lines, of_run, run.source, run.line)
             looked = self._observer.feed(run_lines, run.source, run.line)
             # From ``run.lines``, not the plain or cut ones: a reject is kept whole, as it came.
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
@@ -452,7 +457,9 @@ class LineTask:
 
         With its delete alone, an update that changes a key to none would remove a row and write nothing.
         """
-        if self._admission is None or len(set(places)) == len(places):
+        if self._admission is None and self._expectations is None:
+            return texts, places
+        if len(set(places)) == len(places):
             return texts, places
         kept_texts: list[bytes] = []
         kept_places: list[int] = []
@@ -466,8 +473,13 @@ class LineTask:
 
     def _refusal(self, records: Sequence[bytes], source: str, place: int) -> Why | None:
         """Return the reason to refuse one of a message's records; None if the table takes them all."""
-        assert self._admission is not None
-        cut = records if self._deletes is None else self._deletes.lines(records)[0]
+        cut, deletes = (records, None) if self._deletes is None else self._deletes.lines(records)
+        if self._expectations is not None:
+            for record in self._expectations.whole(cut, deletes, SourceLocation(source, place)):
+                if isinstance(record, RefusedText):
+                    return str(record.why)
+        if self._admission is None:
+            return None
         for record in cut:
             try:
                 conflict = self._admission.conflict(parse(record), source, place)
@@ -510,6 +522,8 @@ class LineTask:
         # What is known of lines to come was expected when these began.
         self._version = min(self._version, 0)
         observation = self._observer.drain()
+        if self._expectations is not None:
+            observation = observation.with_violations(self._expectations.drain())
         return (
             observation
             if self._unwrapper is None

@@ -1,0 +1,336 @@
+"""Holds records against a table's expectations, as they came, before a column is chosen (section 15)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from operator import length_hint
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta, defstruct, json
+from numpy.typing import NDArray
+
+from driftline.convert.rest import row_texts
+from driftline.core.schema.types import Path, SourceLocation, Struct
+from driftline.core.settings.condition import (
+    Condition,
+    Expectation,
+    Inequality,
+    IsNull,
+    Junction,
+    Like,
+    Negation,
+    OneOf,
+    Operator,
+    paths_of,
+)
+from driftline.core.support import gc_paused
+from driftline.core.values import Malformed, Number, RefusedText, parse, reason
+from driftline.keys.filling import Test, holds, like_pattern, record_test
+from driftline.observe.decoder import REFUSED, UNSPEAKABLE
+from driftline.observe.observation import Violations, sample
+from driftline.readers.deletes import fields_type
+from driftline.readers.task import AdmissionTerms
+
+if TYPE_CHECKING:
+    from driftline.observe.json_lines import LineNumbers
+
+
+_NumberedTest: TypeAlias = "tuple[int, Test]"
+
+
+class ExpectationCheck:
+    """Finds the records that do not meet expectations, and counts them.
+
+    A record is set aside by the first expectation that says so, and counts there alone. Each expectation that
+    sets none aside counts all. A condition that is unknown holds.
+    """
+
+    def __init__(self, expectations: Sequence[Expectation]) -> None:
+        self.expectations = expectations
+        self._tests = [(number, record_test(e.condition)) for number, e in enumerate(expectations)]
+        self._aside = [e.action == "quarantine" for e in expectations]
+        self._keys = [list(dict.fromkeys(path[0] for path in paths_of(e.condition))) for e in expectations]
+        self._violations: dict[str, Violations] = {}
+
+    @classmethod
+    def of(cls, terms: AdmissionTerms) -> ExpectationCheck | None:
+        """Return the check for a table; None if it expects nothing."""
+        return cls(terms.settings.expect) if terms.settings.expect else None
+
+    @gc_paused()
+    def lines(
+        self, lines: Sequence[bytes], deletes: NDArray[np.bool_] | None, source: str, line: LineNumbers
+    ) -> Sequence[bytes]:
+        """Replace lines of JSON that are to be set aside by texts that are no records.
+
+        Args:
+            lines: the lines.
+            deletes: flags of records that delete, of which nothing is expected.
+            source: the name of their source.
+            line: the number of the first, or of each.
+        """
+        texts = list(lines)
+        for place, tests in self._suspects(lines):
+            text = lines[place]
+            if deletes is not None and deletes[place]:
+                continue
+            record = self._read(text, all_fields=tests is self._tests)
+            violated = [] if record is None else [n for n, test in tests if test(record) is False]
+            # The decoder reads only what the conditions ask for, so the line may still be no record.
+            if not violated or reason(text) is not None:
+                continue
+            number = line + place if isinstance(line, int) else line[place]
+            location = SourceLocation(source, number)
+            aside = self._count(violated, record, location)
+            if aside is not None:
+                texts[place] = RefusedText.of(text, self.expectations[aside].reason)
+        return texts
+
+    def rows(
+        self,
+        batch: pa.RecordBatch,
+        struct: Struct,
+        deletes: pa.Array | None,
+        place_of: Callable[[int], SourceLocation],
+    ) -> NDArray[np.int64]:
+        """Return for each row the number of the expectation that sets it aside; -1 if none does.
+
+        Args:
+            batch: the rows, as they came.
+            struct: the types of the columns by key, which may have several.
+            deletes: flags of rows that delete, of which nothing is expected.
+            place_of: returns the place of a row.
+        """
+        aside = np.full(len(batch), -1, np.int64)
+        for number, expectation in enumerate(self.expectations):
+            flags = pc.invert(holds(expectation.condition, batch, struct)).fill_null(False)
+            if deletes is not None:
+                flags = pc.and_not(flags, deletes)
+            violates = flags.to_numpy(zero_copy_only=False)
+            if self._aside[number]:
+                violates = violates & (aside < 0)
+                aside[violates] = number
+            rows = np.flatnonzero(violates)
+            if len(rows):
+                location = place_of(int(rows[0]))
+                fields = self._asked(batch, struct, int(rows[0])) if self._first(number, location) else {}
+                self._add(number, len(rows), fields, location)
+        return aside
+
+    def whole(
+        self, records: Sequence[bytes], deletes: NDArray[np.bool_] | None, location: SourceLocation
+    ) -> Sequence[bytes]:
+        """Return what `lines` does of the records of one message, and count them only if one is set aside."""
+        before = dict(self._violations)
+        texts = self.lines(records, deletes, location.source, [location.line] * len(records))
+        if not any(isinstance(record, RefusedText) for record in texts):
+            self._violations = before  # each record is looked at again
+        return texts
+
+    @property
+    def violations(self) -> dict[str, Violations]:
+        """The violations so far, by name."""
+        return dict(self._violations)
+
+    def drain(self) -> dict[str, Violations]:
+        """Return the violations since the last call, by name."""
+        violations, self._violations = self._violations, {}
+        return violations
+
+    def _suspects(self, lines: Sequence[bytes]) -> Iterable[tuple[int, Sequence[_NumberedTest]]]:
+        """Yield the places of lines that may not meet an expectation, with the tests that tell."""
+        decode, others = self._certain
+        if decode is None:
+            yield from ((place, self._tests) for place in range(len(lines)))
+            return
+        # Reading each line into Python would cost as much as ingesting it. This loop runs in C.
+        todo, suspects = iter(lines), set[int]()
+        while length_hint(todo):
+            try:
+                deque(map(decode, todo), maxlen=0)
+            except REFUSED:
+                suspects.add(len(lines) - length_hint(todo) - 1)
+        if others:
+            yield from ((place, self._tests if place in suspects else others) for place in range(len(lines)))
+        else:
+            yield from ((place, self._tests) for place in sorted(suspects))
+
+    def _read(self, text: bytes, *, all_fields: bool) -> Any:
+        try:
+            return (self._decode if all_fields else self._decode_others)(text)
+        except REFUSED:
+            try:
+                return parse(text)
+            except Malformed:
+                return None
+
+    def _count(
+        self, violated: Sequence[int], fields: Mapping[str, Any], location: SourceLocation
+    ) -> int | None:
+        """Count a record's violations, and return the one that sets it aside, if any does."""
+        aside = next((number for number in violated if self._aside[number]), None)
+        for number in violated:
+            if number == aside or not self._aside[number]:
+                self._add(number, 1, fields, location)
+        return aside
+
+    def _first(self, number: int, location: SourceLocation) -> bool:
+        """True if no violation of the expectation stands before the place."""
+        before = self._violations.get(self.expectations[number].name)
+        return before is None or location < before.location
+
+    def _add(self, number: int, count: int, fields: Mapping[str, Any], location: SourceLocation) -> None:
+        """Count violations, of which the first has the fields ``asked``."""
+        name = self.expectations[number].name
+        before = self._violations.get(name)
+        if self._first(number, location):  # a sample is spelled for the first record alone
+            count += 0 if before is None else before.count
+            sampled = {key: fields[key] for key in self._keys[number] if key in fields}
+            self._violations[name] = Violations(location, sample(sampled), count)
+        elif before is not None:
+            self._violations[name] = replace(before, count=before.count + count)
+
+    def _asked(self, batch: pa.RecordBatch, struct: Struct, row: int) -> Mapping[str, Any]:
+        """Return the fields of a row that expectations ask for."""
+        keys = {key for of_one in self._keys for key in of_one}
+        places = [place for place, f in enumerate(struct.fields) if f.name in keys]
+        if not places:
+            return {}
+        fields = Struct(tuple(struct.fields[place] for place in places))
+        columns = [batch.column(place).slice(row, 1) for place in places]
+        part = pa.RecordBatch.from_arrays(columns, [f.name for f in fields.fields])
+        (text,) = row_texts(part, fields)
+        record: Mapping[str, Any] = parse(text)
+        return record
+
+    @cached_property
+    def _certain(self) -> tuple[Any, Sequence[_NumberedTest]]:
+        """Return a decoder of lines that meet expectations for certain, and the tests of all others."""
+        certain, others = _CertainField(), list[_NumberedTest]()
+        for numbered, expectation in zip(self._tests, self.expectations, strict=True):
+            # Its own first: what it adds must not stay behind if types do not tell it.
+            if _CertainField().require(expectation.condition) and certain.require(expectation.condition):
+                continue
+            others.append(numbered)
+        type_ = certain.type() if len(others) < len(self._tests) else None
+        return (None, ()) if type_ is None else (json.Decoder(type_).decode, others)
+
+    @cached_property
+    def _decode(self) -> Any:
+        return _decoder(self.expectations)
+
+    @cached_property
+    def _decode_others(self) -> Any:
+        return _decoder([self.expectations[number] for number, _ in self._certain[1]])
+
+
+def _decoder(expectations: Sequence[Expectation]) -> Any:
+    """Return a decoder of the fields that conditions ask for; it skips the others."""
+    paths = dict.fromkeys(path for e in expectations for path in paths_of(e.condition))
+    return json.Decoder(fields_type(list(paths)), float_hook=Number).decode
+
+
+_ANY = int | float | str | bool | list[Any] | dict[str, Any]
+_FAR = 2**62
+
+
+@dataclass(slots=True)
+class _CertainField:
+    """The values of a field, or record, of which conditions are not false, as far as types of msgspec tell.
+
+    Attributes:
+        required: null does not meet them.
+        low: doubles beyond it do, and integers from ``least`` on; ``high`` and ``most`` likewise.
+        pattern: texts that match it do.
+    """
+
+    fields: dict[str, _CertainField] = field(default_factory=dict)
+    required: bool = False
+    low: Decimal | None = None
+    high: Decimal | None = None
+    least: int | None = None
+    most: int | None = None
+    pattern: str | None = None
+
+    def require(self, condition: Condition) -> bool:
+        """Add a condition; False if types do not tell what meets it."""
+        match condition:
+            case Junction(parts, any_of=False):
+                return all(map(self.require, parts))
+            case Negation(IsNull(path)):
+                node = self
+                for key in path:
+                    node = node.fields.setdefault(key, _CertainField())
+                    node.required = True
+                return True
+            case Inequality(path, operator, Decimal() as bound):
+                return self._at(path)._bounded(operator, bound)
+            case OneOf(path, values) if all(type(value) is str for value in values):
+                texts = "|".join(re.escape(str(value)) for value in values)
+                return self._at(path)._matching(f"(?:{texts})")
+            case Like(path, pattern):
+                return self._at(path)._matching(f"(?s:{like_pattern(pattern)})")
+        return False
+
+    def type(self) -> Any:
+        """Return the type of the values; None if msgspec has none."""
+        if not self.fields:
+            return self._leaf()
+        if (self.low, self.high, self.pattern) != (None, None, None) or any(
+            map(UNSPEAKABLE.search, self.fields)
+        ):
+            return None
+        types = {key: inside.type() for key, inside in self.fields.items()}
+        if None in types.values():
+            return None
+        names = {f"f{number}": key for number, key in enumerate(types)}
+        fields: list[Any] = [
+            (name, types[key]) if self.fields[key].required else (name, types[key] | None, None)
+            for name, key in names.items()
+        ]
+        return defstruct("Certain", fields, rename=names, kw_only=True, gc=False)
+
+    def _at(self, path: Path) -> _CertainField:
+        node = self
+        for key in path:
+            node = node.fields.setdefault(key, _CertainField())
+        return node
+
+    def _bounded(self, operator: Operator, bound: Decimal) -> bool:
+        if operator in (">", ">="):
+            least = math.ceil(bound) if operator == ">=" else math.floor(bound) + 1
+            self.low = bound if self.low is None else max(self.low, bound)
+            self.least = least if self.least is None else max(self.least, least)
+        else:
+            most = math.floor(bound) if operator == "<=" else math.ceil(bound) - 1
+            self.high = bound if self.high is None else min(self.high, bound)
+            self.most = most if self.most is None else min(self.most, most)
+        return abs(bound) < _FAR
+
+    def _matching(self, pattern: str) -> bool:
+        if self.pattern is not None:
+            return False
+        self.pattern = pattern
+        return True
+
+    def _leaf(self) -> Any:
+        if self.low is None and self.high is None:
+            return _ANY if self.pattern is None else Annotated[str, Meta(pattern=rf"\A{self.pattern}\Z")]
+        if self.pattern is not None:
+            return None
+        # A double beyond the bound's own is a number beyond the bound. One that equals it is looked at.
+        double = Meta(
+            gt=None if self.low is None else float(self.low),
+            lt=None if self.high is None else float(self.high),
+        )
+        # Texts are unknown, which holds.
+        return Annotated[int, Meta(ge=self.least, le=self.most)] | Annotated[float, double] | str
