@@ -22,9 +22,10 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from core.shapes import batch, schema
 from driftline.core.history.batch_properties import BatchIsInError
 from driftline.core.planning.planner import plan
+from driftline.core.schema.types import SourceLocation
 from driftline.errors import DataError
-from driftline.ingest.result import Result, result
-from driftline.observe.observation import Observation, Tally
+from driftline.ingest.result import ExpectationOutcome, Result, result
+from driftline.observe.observation import Observation, Tally, Violations
 from driftline.report import lineage, listeners
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
@@ -76,6 +77,8 @@ OF_JOBS = facets(
     jobType=objects("processingType", "integration", processingType=TEXT, integration=TEXT, jobType=TEXT)
 )
 DATASET = {"allOf": [JOB, objects(facets=OF_DATASETS)]}
+ASSERTION = objects("assertion", "success", assertion=TEXT, success={"type": "boolean"}, column=TEXT)
+ASSERTIONS = objects("assertions", assertions=lists(ASSERTION))
 EVENT = objects(
     "eventTime", "producer", "schemaURL", "eventType", "run", "job",
     producer=TEXT | {"pattern": r"^\w+:"},
@@ -83,7 +86,7 @@ EVENT = objects(
     eventType={"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
     run=objects("runId", runId=UUID, facets=OF_RUNS),
     job={"allOf": [JOB, objects(facets=OF_JOBS)]},
-    inputs=lists({"allOf": [DATASET, objects(inputFacets=facets(inputStatistics=COUNTS))]}),
+    inputs=lists({"allOf": [DATASET, objects(inputFacets=facets(inputStatistics=COUNTS, dataQualityAssertions=ASSERTIONS))]}),
     outputs=lists({"allOf": [DATASET, objects(outputFacets=facets(outputStatistics=COUNTS))]}),
 ) | {"$defs": {"column": COLUMN}}  # fmt: skip
 
@@ -162,6 +165,20 @@ def test_events_are_as_openlineage_wants_them(
     Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
     assert datetime.fromisoformat(sent["eventTime"]).tzinfo is not None
     assert sent["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+
+
+def test_expectations_are_assertions_about_the_input() -> None:
+    unmet = Violations(SourceLocation("a.jsonl", 3), "-1", 2)
+    outcomes = {"price": ExpectationOutcome("quarantine", unmet), "at": ExpectationOutcome("warn")}
+    checked = replace(of("a: long", data="a: long"), expect=outcomes)
+    event = RunEvents().event(
+        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, [FOLDER]), result=checked
+    )
+    sent = json.loads(Serde.to_json(event))
+    Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
+
+    assertions = sent["inputs"][0]["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert [(each["assertion"], each["success"]) for each in assertions] == [("price", False), ("at", True)]
 
 
 def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:

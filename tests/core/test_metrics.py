@@ -11,10 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from driftline.core.changes import AddColumn, Reason
-from driftline.core.schema.types import STRING, Field
+from driftline.core.schema.types import STRING, Field, SourceLocation
 from driftline.errors import SetupError, UsageError
-from driftline.ingest.result import Result
+from driftline.ingest.result import ExpectationOutcome, Result
 from driftline.keys.settle import KeyCounts
+from driftline.observe.observation import Violations
 from driftline.report import metrics
 from driftline.report.metrics import Metrics
 
@@ -71,6 +72,18 @@ def test_changes_by_key_are_counted_by_their_outcome(tmp_path):
     assert records == {
         "written": 3, "quarantined": 1, "deleted": 1, "superseded": 4, "late": 5, "ignored": 6, "duplicate": 0,
     }  # fmt: skip
+
+
+def test_records_that_do_not_meet_expectations_are_counted_by_name(tmp_path):
+    file = tmp_path / "orders.prom"
+    unmet = Violations(SourceLocation("a.jsonl", 3), "-1", 2)
+    outcomes = {"price": ExpectationOutcome("quarantine", unmet), "at": ExpectationOutcome("warn")}
+    Metrics("shop.orders", file=file).count(batch(5, 2, expect=outcomes))
+    Metrics("shop.orders", file=file).count(batch(5, 2, expect=outcomes))
+    found = samples(file.read_text())
+
+    assert found["driftline_expectation_violations_total", "price"] == 4
+    assert found["driftline_expectation_violations_total", "at"] == 0
 
 
 def test_the_next_process_goes_on_from_the_file_and_keeps_other_tables(tmp_path):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     column_lineage_dataset,
+    data_quality_assertions_dataset,
     dataset_version_dataset,
     error_message_run,
     input_statistics_input_dataset,
@@ -20,7 +21,7 @@ from openlineage.client.facet_v2 import (
     processing_engine_run,
     schema_dataset,
 )
-from openlineage.client.generated.base import DatasetFacet, RunFacet
+from openlineage.client.generated.base import DatasetFacet, InputDatasetFacet, RunFacet
 
 from driftline import __version__
 from driftline.core.changes import apply
@@ -147,7 +148,19 @@ def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDat
     counts = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
         result.rows_read, result.bytes_read or None, producer=PRODUCER
     )
-    return InputDataset(*name, facets=facets, inputFacets={"inputStatistics": counts})
+    input_facets: dict[str, InputDatasetFacet] = {"inputStatistics": counts}
+    if result.expect:
+        input_facets["dataQualityAssertions"] = _assertions(result)
+    return InputDataset(*name, facets=facets, inputFacets=input_facets)
+
+
+def _assertions(result: Result) -> InputDatasetFacet:
+    """The expectations of records, by their names, and if all records met them."""
+    assertion = data_quality_assertions_dataset.Assertion
+    return data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
+        [assertion(name, success=outcome.count == 0) for name, outcome in result.expect.items()],
+        producer=PRODUCER,
+    )
 
 
 def _column(field: Field) -> schema_dataset.SchemaDatasetFacetFields:

@@ -60,7 +60,7 @@ def parsed(address: str, option: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. ``label`` distinguishes its ``values``.
+    """A metric. ``label`` distinguishes its ``values``, which may be known from batches alone.
 
     ``adds``: it only grows; otherwise it is set. ``unit``: in UCUM.
     """
@@ -85,6 +85,9 @@ METRICS: Mapping[str, Metric] = {
     ),
     "changes": Metric(
         "Changes of the schema, and reasons for quarantine, by kind.", "{change}", "kind", KINDS
+    ),
+    "expectation_violations": Metric(
+        "Records that did not meet an expectation, whatever became of them.", "{record}", "expectation"
     ),
     "read_bytes": Metric("Bytes of the files that were read, as they lie there.", "By"),
     "written_files": Metric("Data files that the table got.", "{file}"),
@@ -120,6 +123,8 @@ def readings(result: Result) -> Iterator[MetricSample]:
         if count := result.outcomes.get(outcome):
             yield MetricSample("records", count, outcome)
     yield from (MetricSample("changes", 1, finding.kind) for finding in findings(result))
+    for name, outcome in result.expect.items():
+        yield MetricSample("expectation_violations", outcome.count, name)
     yield MetricSample("read_bytes", result.bytes_read)
     yield MetricSample("written_files", result.files_written)
     yield MetricSample("written_bytes", result.bytes_written)
@@ -180,7 +185,7 @@ class Metrics:
 
         kind = Counter if metric.adds else Gauge
         metric_family = kind(f"driftline_{name}", metric.about, self._labels(metric), registry=self.registry)
-        for value in metric.values or ("",):  # so that each is there from the start
+        for value in metric.values if metric.label else ("",):  # so that each is there from the start
             metric_family.labels(*self._own.values(), *([value] if value else []))
         return metric_family
 
