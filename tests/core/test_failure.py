@@ -221,10 +221,10 @@ def test_a_batch_that_lost_its_java_is_no_fault_of_the_data(monkeypatch: pytest.
     with Popen(["true"]) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
         with pytest.raises(SetupError, match="stopped unexpectedly"):
-            attempts.Attempts(batch, dry_run=False).next()
+            attempts.Attempts(batch, dry_run=False, audit=attempts.NO_AUDIT).next()
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(DataError, match=r"s\.t: Java"):
-        attempts.Attempts(batch, dry_run=False).next()
+        attempts.Attempts(batch, dry_run=False, audit=attempts.NO_AUDIT).next()
 
 
 def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,7 +189,7 @@ class ExpectationCheck:
         return before is None or location < before.location
 
     def _add(self, number: int, count: int, fields: Mapping[str, Any], location: SourceLocation) -> None:
-        """Count violations, of which the first has the fields ``asked``."""
+        """Count violations, of which the first has the fields that conditions ask for."""
         name = self.expectations[number].name
         before = self._violations.get(name)
         if self._first(number, location):  # a sample is spelled for the first record alone
