@@ -123,8 +123,8 @@ def readings(result: Result) -> Iterator[MetricSample]:
         if count := result.outcomes.get(outcome):
             yield MetricSample("records", count, outcome)
     yield from (MetricSample("changes", 1, finding.kind) for finding in findings(result))
-    for name, outcome in result.expect.items():
-        yield MetricSample("expectation_violations", outcome.count, name)
+    for name, violated in result.expect.items():
+        yield MetricSample("expectation_violations", violated.count, name)
     yield MetricSample("read_bytes", result.bytes_read)
     yield MetricSample("written_files", result.files_written)
     yield MetricSample("written_bytes", result.bytes_written)
