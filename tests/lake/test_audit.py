@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline import AuditError
@@ -206,6 +210,21 @@ def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
     assert ids(table) == [1]
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_of_columns_that_fail_wait_whole_too(table: Table, tmp_path: Path, kind: str) -> None:
+    source, waits = tmp_path / "in", {"audit": True, "fail_on": ["new"], "on_audit": "quarantine"}
+    source.mkdir()
+    if kind == "csv":
+        put(source / "a.csv", "id,n\n2,6\n3,x\n")
+    else:
+        pq.write_table(pa.table({"id": [2, 3], "n": ["6", "x"]}), source / "a.parquet")
+    (batch,) = captured(table, source, **waits)
+    assert (batch.result.rows_quarantined, waiting(table)) == (2, [("audit", 2), ("audit", 3)])
+    assert table.replay().written == 2
+    assert captured(table, source, **waits) == []
+    assert ids(table) == [2, 3]
+
+
 # verify --------------------------------------------------------------------------------------------------------
 
 VERIFY: dict[str, Any] = {"audit": True, "verify": True}
@@ -256,9 +275,8 @@ def test_batch_whose_record_is_missing_is_not_committed(table: Table, tmp_path: 
 
 
 def test_rows_of_python_and_other_formats_are_verified(table: Table, tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
     table.ingest([{"id": 1, "n": 5}, {"id": 2, "n": "x"}], **VERIFY)
-    table.ingest(pyarrow.table({"id": [3], "n": [1.5]}), **VERIFY)
+    table.ingest(pa.table({"id": [3], "n": [1.5]}), **VERIFY)
     table.ingest(put(tmp_path / "a.csv", "id,n\n4,7\n5,\n"), **VERIFY, keep=False, delimiter=",")
     assert ids(table) == [1, 2, 3, 4, 5]
 
@@ -302,3 +320,92 @@ def test_captures_that_verify_cannot_read_are_refused(table: Table, tmp_path: Pa
         table.capture("kafka://localhost:9/t", name="k", **VERIFY)
     with pytest.raises(UsageError, match="verify cannot read parts of files"):
         table.capture(tmp_path, name="k", changed_files="append", **VERIFY)
+
+
+# Others --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_batch_that_another_writer_overtakes_is_checked_again(
+    table: Table, tmp_path: Path, key: str | None
+) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST), key=key)
+    other, audits = table.lake.table(table.name), 0
+
+    def overtakes(phase: str) -> None:
+        """Another writer brings a column while the batch is checked for the first time."""
+        nonlocal audits
+        audits += phase == "auditing"
+        if phase == "auditing" and audits == 1:
+            other.ingest([{"id": 9, "n": 1, "more": True}])
+
+    result = table.ingest(put(tmp_path / "b.jsonl", DRIFTED), audit=True, fail_on="map", progress=overtakes)
+    assert (audits, result.rows_written) == (2, 2)
+    assert ids(table) == [1, 2, 3, 9]
+
+
+def test_batch_that_fails_only_after_another_writer_is_not_committed(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", '{"id": 1}\n'))
+    other, audits = table.lake.table(table.name), 0
+
+    def overtakes(phase: str) -> None:
+        """Another writer is the first to bring the column, and gives it another type."""
+        nonlocal audits
+        audits += phase == "auditing"
+        if phase == "auditing" and audits == 1:
+            other.ingest([{"id": 9, "n": 1}])
+
+    with pytest.raises(AuditError, match="1 fail-on sibling"):
+        table.ingest(put(tmp_path / "b.jsonl", '{"id": 2, "n": "x"}\n'), **SIBLING, progress=overtakes)
+    assert (audits, ids(table)) == (2, [1, 9])
+
+
+KILLED = """
+import json, os, sys
+from pathlib import Path
+from driftline import Lake
+place, ducklake, phase, step = json.loads(sys.argv[1])
+folder = Path(place)
+lake = Lake.open(folder / "lake", ducklake=ducklake)
+table = lake.table("n.t")
+if step == "first":
+    table.ingest(folder / "a.jsonl")
+
+def dies(now):
+    if now == phase:
+        os._exit(9)  # neither Python's cleaning up nor Java's
+
+query = table.capture(
+    folder / "in", name="c", audit=True, verify=True, fail_on="sibling", on_audit="quarantine",
+    progress=dies if step == "first" else lambda _: None,
+)
+query.awaitTermination()
+lake.clean(0)
+files = {str(p) for p in (folder / "lake").rglob("*.parquet")}
+table.replay()
+rows = sorted(row.id for row in table.read().select("id").collect())
+print(json.dumps({"rows": rows, "files": len(files)}))
+lake.close()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ducklake", [None, "duckdb"])
+@pytest.mark.parametrize("phase", ["auditing", "quarantining", "committing", "committed"])
+def test_capture_killed_in_any_step_of_an_audited_batch_brings_its_records_once(
+    tmp_path: Path, phase: str, ducklake: str | None
+) -> None:
+    put(tmp_path / "a.jsonl", FIRST)
+    put(tmp_path / "in" / "b.jsonl", DRIFTED)
+
+    def run(step: str) -> subprocess.CompletedProcess[str]:
+        argument = json.dumps([str(tmp_path), ducklake, phase, step])
+        return subprocess.run(
+            [sys.executable, "-c", KILLED, argument], capture_output=True, text=True, check=False, timeout=600
+        )
+
+    assert run("first").returncode == 9
+    ended = run("again")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found == {"rows": [1, 2, 3], "files": 2}

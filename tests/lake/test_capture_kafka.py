@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline import AuditError
 from driftline.capture.query import Batch
 from driftline.capture.seeking import Seek
 from driftline.errors import DataError, SetupError, UsageError
@@ -652,3 +653,26 @@ def test_seek_in_a_restored_table_is_refused(restorable: Restorable) -> None:
     restorable.restore_table()
     with pytest.raises(DataError, match="differ, as one of them was restored"):
         restorable.seek("latest")
+
+
+def test_offsets_stay_before_a_batch_that_fails_its_audit_or_move_as_it_waits(
+    table: Table, kafka: Kafka, topic: str
+) -> None:
+    audited = {"audit": True, "fail_on": "sibling"}
+    kafka.send(topic, [b'{"id": 1}'], partition=1)
+    captured(table, url(kafka, topic), **audited)
+    kafka.send(topic, [b'{"id": 2}', b'{"id": "x"}', None], partition=1)
+    for _ in range(2):
+        with pytest.raises(AuditError, match="1 fail-on sibling"):
+            captured(table, url(kafka, topic), **audited)
+    assert ids(table) == [1]
+    (batch,) = captured(table, url(kafka, topic), **audited, on_audit="quarantine")
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (0, 2)
+    kept = quarantine.of(table.format).read().orderBy("offset").collect()
+    assert [(r.reason, r.topic, r.partition, r.offset, r.raw) for r in kept] == [
+        ("audit", topic, 1, 1, '{"id": 2}'),
+        ("audit", topic, 1, 2, '{"id": "x"}'),
+    ]
+    assert captured(table, url(kafka, topic), **audited) == []
+    assert table.replay().written == 2
+    assert table.read().count() == 3
