@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +100,45 @@ def test_refused_record_fails_an_audit(table: Table, tmp_path: Path) -> None:
         table.ingest(put(tmp_path / "b.jsonl", DRIFTED), policy="strict", audit=True, fail_on=["quarantine"])
     assert [violation.path for violation in raised.value.result.audit] == ["n"]
     assert ids(table) == [1]
+
+
+EXPECTED = {"n": "n < 10", "id": "id < 3 else quarantine"}
+VIOLATIONS = 4
+UNEXPECTED = '{"id": 2, "n": 10}\n{"id": 3, "n": 1}\n{"id": 4, "n": 11}\n'
+
+
+def test_batch_with_more_violations_of_expectations_than_allowed_is_not_committed(
+    table: Table, tmp_path: Path
+) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST), expect=EXPECTED)
+    file = put(tmp_path / "b.jsonl", UNEXPECTED)
+    before, files = table.format.load(), data_files(table)
+    with pytest.raises(AuditError, match="2 at-most 2") as raised:
+        table.ingest(file, audit=True, at_most=2)
+    assert [(v.check, v.path, v.seen_in.rpartition("/")[2]) for v in raised.value.result.audit] == [
+        ("at-most 2", "id", "b.jsonl:2"),
+        ("at-most 2", "n", "b.jsonl:1"),
+    ]
+    assert (table.format.load(), data_files(table)) == (before, files)
+    result = table.ingest(file, audit=True, at_most=VIOLATIONS)
+    assert (result.rows_written, result.rows_quarantined, result.audit) == (1, 2, ())
+
+
+def test_first_batch_is_audited_by_the_expectations_that_it_brings(table: Table) -> None:
+    with pytest.raises(AuditError, match="1 at-most 0"):
+        table.ingest([{"id": 3}], expect=EXPECTED, audit=True, at_most=0)
+    assert not table.format.load().exists
+    assert table.ingest([{"id": 1}], expect=EXPECTED, audit=True, at_most=0).rows_written == 1
+
+
+def test_capture_goes_on_behind_a_batch_with_too_many_violations(table: Table, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    put(source / "a.jsonl", UNEXPECTED)
+    waits = {"audit": True, "at_most": 0, "on_audit": "quarantine", "expect": EXPECTED}
+    (batch,) = captured(table, source, **waits)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (0, 3)
+    assert {violation.check for violation in batch.result.audit} == {"at-most 0"}
+    assert captured(table, source, **waits) == []
 
 
 @pytest.mark.iceberg_only("refused before a table is asked")
@@ -358,54 +395,3 @@ def test_batch_that_fails_only_after_another_writer_is_not_committed(table: Tabl
     with pytest.raises(AuditError, match="1 fail-on sibling"):
         table.ingest(put(tmp_path / "b.jsonl", '{"id": 2, "n": "x"}\n'), **SIBLING, progress=overtakes)
     assert (audits, ids(table)) == (2, [1, 9])
-
-
-KILLED = """
-import json, os, sys
-from pathlib import Path
-from driftline import Lake
-place, ducklake, phase, step = json.loads(sys.argv[1])
-folder = Path(place)
-lake = Lake.open(folder / "lake", ducklake=ducklake)
-table = lake.table("n.t")
-if step == "first":
-    table.ingest(folder / "a.jsonl")
-
-def dies(now):
-    if now == phase:
-        os._exit(9)  # neither Python's cleaning up nor Java's
-
-query = table.capture(
-    folder / "in", name="c", audit=True, verify=True, fail_on="sibling", on_audit="quarantine",
-    progress=dies if step == "first" else lambda _: None,
-)
-query.awaitTermination()
-lake.clean(0)
-files = {str(p) for p in (folder / "lake").rglob("*.parquet")}
-table.replay()
-rows = sorted(row.id for row in table.read().select("id").collect())
-print(json.dumps({"rows": rows, "files": len(files)}))
-lake.close()
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("ducklake", [None, "duckdb"])
-@pytest.mark.parametrize("phase", ["auditing", "quarantining", "committing", "committed"])
-def test_capture_killed_in_any_step_of_an_audited_batch_brings_its_records_once(
-    tmp_path: Path, phase: str, ducklake: str | None
-) -> None:
-    put(tmp_path / "a.jsonl", FIRST)
-    put(tmp_path / "in" / "b.jsonl", DRIFTED)
-
-    def run(step: str) -> subprocess.CompletedProcess[str]:
-        argument = json.dumps([str(tmp_path), ducklake, phase, step])
-        return subprocess.run(
-            [sys.executable, "-c", KILLED, argument], capture_output=True, text=True, check=False, timeout=600
-        )
-
-    assert run("first").returncode == 9
-    ended = run("again")
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert found == {"rows": [1, 2, 3], "files": 2}

@@ -71,6 +71,10 @@ table.ingest({"id": 1}, dry_run="yes") | dry_run is a str
 table.ingest({"id": 1}, progress=3) | progress is an int
 table.ingest({"id": 1}, on_change=3) | on_change is an int
 table.ingest({"id": 1}, audit="yes") | audit is a str
+table.ingest({"id": 1}, at_most="1", audit=True) | at_most is a str
+table.ingest({"id": 1}, at_most=-1, audit=True) | at_most is -1
+table.ingest({"id": 1}, at_most=1) | at_most says what an audit does
+table.ingest({"id": 1}, at_most=1, audit=True) | has no expectations
 table.ingest({"id": 1}, fail_on="new") | fail_on says what an audit does
 table.ingest({"id": 1}, audit=True, fail_on="sibbling") | did you mean sibling
 table.ingest({"id": object()}) | type object cannot be stored

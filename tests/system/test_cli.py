@@ -165,7 +165,7 @@ def test_batch_that_fails_its_audit_is_told_and_not_kept(done):
     )  # fmt: skip
     assert (printed["rows_read"], printed["rows_written"], printed["snapshot"]) == (2, 0, None)
     assert not [line for line in done["schema"].out.splitlines() if line[4:].startswith("id_string")]
-    assert "pass --verify, or --fail-on" in done["audit of nothing"].err
+    assert "pass --verify, --fail-on KIND, or --at-most N" in done["audit of nothing"].err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

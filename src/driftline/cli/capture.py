@@ -14,6 +14,7 @@ import typer
 from driftline.cli.grouped import tables
 from driftline.cli.options import (
     AllHints,
+    AtMost,
     Audited,
     FailOn,
     FormatOption,
@@ -286,6 +287,7 @@ def capture(
     strings: Strings = False,
     audit: Audited = False,
     fail_on: FailOn = None,
+    at_most: AtMost = None,
     verify: Verified = False,
     on_audit: Annotated[
         Literal["stop", "quarantine"],
@@ -339,7 +341,7 @@ def capture(
         max_files=max_files, notify=notify, list_every=pause_of_lists, changed_files=changed_files,
         kafka=clients.kafka, start=from_, value_format=value_format, registry=clients.registry,
         kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
-        resume_from=resume_from, settings=settings, audit=audit, fail_on=fail_on or (), verify=verify, on_audit=on_audit,
+        resume_from=resume_from, settings=settings, audit=audit, fail_on=fail_on or (), at_most=at_most, verify=verify, on_audit=on_audit,
         progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
     )  # fmt: skip
     with scope.interrupt.gently(query.stop):

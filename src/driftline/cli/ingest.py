@@ -11,6 +11,7 @@ import typer
 
 from driftline.cli.options import (
     AllHints,
+    AtMost,
     Audited,
     FailOn,
     FormatOption,
@@ -58,6 +59,7 @@ def ingest(
     no_keep: NoKeep = False,
     audit: Audited = False,
     fail_on: FailOn = None,
+    at_most: AtMost = None,
     verify: Verified = False,
     hints: AllHints = False,
     json: Json = False,
@@ -72,7 +74,7 @@ def ingest(
     results = _results(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, keep=not no_keep, on_change=on_change,
-        counted=counted, audit=audit, fail_on=fail_on or (), verify=verify,
+        counted=counted, audit=audit, fail_on=fail_on or (), at_most=at_most, verify=verify,
     )  # fmt: skip
     try:
         _show(results, Output.json if json else Output.text, context.obj.words(into), hints=hints)
@@ -142,6 +144,7 @@ def _results(
     counted: Metrics | None = None,
     audit: bool = False,
     fail_on: Sequence[str] = (),
+    at_most: int | None = None,
     verify: bool = False,
 ) -> Iterator[tuple[str, Result]]:
     """Ingest the sources batch by batch; yields the name and the result of each."""
@@ -170,6 +173,7 @@ def _results(
                 keep=keep,
                 audit=audit,
                 fail_on=fail_on,
+                at_most=at_most,
                 verify=verify,
                 on_change=on_change,
                 progress=scope.interrupt.watching(progress.of(title)),

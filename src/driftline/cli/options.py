@@ -162,7 +162,18 @@ Audited = Annotated[
     bool,
     typer.Option(
         "--audit",
-        help="Check the batch by --fail-on and --verify before its commit; if it fails, nothing of it is kept.",
+        help="Check the batch by --fail-on, --at-most and --verify before its commit; if it fails, nothing of it is "
+        "kept.",
+    ),
+]
+AtMost = Annotated[
+    int | None,
+    typer.Option(
+        "--at-most",
+        metavar="N",
+        min=0,
+        help="With --audit: the batch fails if there are more violations of expectations.",
+        show_default=False,
     ),
 ]
 Verified = Annotated[

@@ -52,6 +52,7 @@ class AuditRequest(NamedTuple):
 
     audit: bool
     fail_on: str | Sequence[str]
+    at_most: int | None
     verify: bool
     on_failure: OnAudit = "stop"
 
@@ -69,25 +70,59 @@ class AuditRequest(NamedTuple):
         checks without an audit, an audit without one, or data that `verify` cannot read.
         """
         kinds = (self.fail_on,) if isinstance(self.fail_on, str) else tuple(self.fail_on)
-        if unknown := next((kind for kind in kinds if kind not in KINDS), None):
-            hint = nearest(unknown, [*KINDS]) or f"one of {', '.join(KINDS)}"
-            raise UsageError(f"fail_on has {unknown}, which is no kind of finding", hint)
+        self._must_make_sense(kinds, dry_run=dry_run)
         if not self.audit:
-            of_audit = {"fail_on": kinds, "verify": self.verify, "on_audit": self.on_failure != "stop"}
-            if stated := next((argument for argument, value in of_audit.items() if value), None):
-                raise UsageError(f"{stated} says what an audit does, and there is none", "pass --audit, too")
             return Audit()
-        if dry_run:
-            raise UsageError("a dry run has no batch to audit", "leave out --audit, or --dry-run")
-        if not (kinds or self.verify):
-            raise UsageError("the audit has nothing to check", "pass --verify, or --fail-on KIND")
         checks: list[Callable[[Prepared], list[Violation]]] = []
         if kinds:
             checks.append(lambda prepared: violations(kinds, prepared.preview()))
+        if self.at_most is not None:
+            checks.append(partial(_beyond, self.at_most))
         if self.verify:
             _must_be_verifiable(data, in_parts=changed_files == "append")
             checks.append(partial(_unverified, data, warehouse))
-        return Audit(checks, self.on_failure, _must_stand_alone if self.verify else lambda _: None)
+        return Audit(checks, self.on_failure, self._must_be_possible)
+
+    def _must_make_sense(self, kinds: Sequence[str], *, dry_run: bool) -> None:
+        """Raise UsageError for checks without an audit, or an audit without one."""
+        if unknown := next((kind for kind in kinds if kind not in KINDS), None):
+            hint = nearest(unknown, [*KINDS]) or f"one of {', '.join(KINDS)}"
+            raise UsageError(f"fail_on has {unknown}, which is no kind of finding", hint)
+        limited = self.at_most is not None
+        if self.at_most is not None and self.at_most < 0:
+            raise UsageError(f"at_most is {self.at_most}", "a number of violations is 0 or more")
+        if not self.audit:
+            of_audit = {
+                "fail_on": kinds, "at_most": limited, "verify": self.verify, "on_audit": self.on_failure != "stop",
+            }  # fmt: skip
+            if stated := next((argument for argument, value in of_audit.items() if value), None):
+                raise UsageError(f"{stated} says what an audit does, and there is none", "pass --audit, too")
+            return
+        if dry_run:
+            raise UsageError("a dry run has no batch to audit", "leave out --audit, or --dry-run")
+        if not (kinds or limited or self.verify):
+            hint = "pass --verify, --fail-on KIND, or --at-most N for violations of expectations"
+            raise UsageError("the audit has nothing to check", hint)
+
+    def _must_be_possible(self, run: BatchRun) -> None:
+        """Raise UsageError for a check that cannot be made for the table of a batch."""
+        if self.at_most is not None and not run.settings.expect:
+            raise UsageError(
+                f"{run.batch.table.name} has no expectations, so there is nothing that at_most limits",
+                "pass --expect 'NAME: CONDITION', or leave out --at-most",
+            )
+        if self.verify:
+            _must_stand_alone(run)
+
+
+def _beyond(at_most: int, prepared: Prepared) -> list[Violation]:
+    """The expectations that records of a prepared batch do not meet, if more violations than ``at_most``."""
+    expect = prepared.preview().expect
+    if sum(outcome.count for outcome in expect.values()) <= at_most:
+        return []
+    return [
+        replace(found, check=f"at-most {at_most}") for found in violations(["expect"], prepared.preview())
+    ]
 
 
 def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:

@@ -122,6 +122,7 @@ class Table(Shown):
         keep: bool = True,
         audit: bool = False,
         fail_on: str | Sequence[str] = (),
+        at_most: int | None = None,
         verify: bool = False,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
@@ -144,6 +145,7 @@ class Table(Shown):
             keep: False: settings that say how to read files, and hints, count for this batch alone.
             audit: Check the batch before its commit; if it fails, nothing of it is kept.
             fail_on: The findings for which it fails, of the kinds of `driftline plan --fail-on`.
+            at_most: It fails if there are more violations of expectations.
             verify: It fails unless each of its records is in the table, or its quarantine.
             on_change: A command to call, or a URL to post to, if the batch changed the schema or left records
                 in quarantine.
@@ -157,7 +159,7 @@ class Table(Shown):
                 the batch is in.
         """
         must_take_records(self.name)
-        checks = AuditRequest(audit, fail_on, verify).of(data, self.lake.warehouse, dry_run=dry_run)
+        checks = AuditRequest(audit, fail_on, at_most, verify).of(data, self.lake.warehouse, dry_run=dry_run)
         chosen = _settings(settings, options)
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
@@ -214,6 +216,7 @@ class Table(Shown):
         settings: Mapping[str, Any] | None = None,
         audit: bool = False,
         fail_on: str | Sequence[str] = (),
+        at_most: int | None = None,
         verify: bool = False,
         on_audit: attempts.OnAudit = "stop",
         progress: Callable[[str], None] = lambda _: None,
@@ -249,7 +252,7 @@ class Table(Shown):
             resume_from: ``table`` or ``checkpoint``: which counts where they differ, as one was restored.
             settings: Settings of the table, kept with it.
             audit: Check each micro-batch before its commit.
-            fail_on: As for `ingest`; so is ``verify``.
+            fail_on: As for `ingest`; so are ``at_most`` and ``verify``.
             on_audit: ``stop`` before a micro-batch that fails; ``quarantine``: its records wait there, whole.
             progress: Called with the name of each step.
             on_batch: Called with each micro-batch, in another thread.
@@ -260,17 +263,17 @@ class Table(Shown):
             UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
         """
         must_take_records(self.name)
-        checks = AuditRequest(audit, fail_on, verify, on_audit).of(data, self.lake.warehouse, changed_files)
+        audited = AuditRequest(audit, fail_on, at_most, verify, on_audit)
+        checks = audited.of(data, self.lake.warehouse, changed_files)
         own, registry = kafka_metadata or _is_switch(options), _with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(
             format, json_column, strings, max_files, topics, notify, list_every, changed_files
         )
         kept, on_batch = _settings(settings, options), _noticed(on_change, on_batch)
-        request = CaptureRequest(
+        return capture(self.lake.format, data, reading, CaptureRequest(
             self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from, checks,
-        )  # fmt: skip
-        return capture(self.lake.format, data, reading, request)
+        ))  # fmt: skip
 
     def seek(
         self,

@@ -47,6 +47,7 @@ _SWITCHES = {
 }
 _ARGUMENTS = {
     **{name: name for name in ("format", "value_format", "changed_files", "resume_from", "registry", "name")},
+    "at_most": "at_most",
     "checkpoint": "checkpoint",
     "fail_on": "fail_on",
     "from": "start",
