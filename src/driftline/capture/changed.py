@@ -27,6 +27,8 @@ from driftline.files.endings import is_archive
 from driftline.runtime.stores import is_stored
 
 # The fate of a file that has changed since it was taken.
+# An option of a run, and not kept: what was right for one changed file may lose the next. `fail` takes all
+# other files first, so one bad file does not hold up the rest.
 ChangedFiles: TypeAlias = Literal["fail", "skip", "append", "again"]
 # Bytes of a file of lines up to which the hash of what is taken is kept in any case, so that lines can be
 # appended later: this process reads the file once more for it.

@@ -44,6 +44,8 @@ class Mirror:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._system, self._path = filesystem(uri)
+        # A streaming DataFrame of a person's may keep much state, so Spark writes that one in the bucket
+        # itself.
         self._temporary = TemporaryDirectory(prefix="checkpoint-", dir=temporary.folder())
         self.folder = Path(self._temporary.name)
         self._stored: dict[str, _Written] = {}

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, TypedDict, cast
 from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError
 
+# To reset a capture is to seek its beginning: one command changes a position.
 Position: TypeAlias = datetime | Literal["earliest", "latest"]
 Sought: TypeAlias = tuple[list[str], list[str]]  # files or offsets: taken again, and passed over
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -98,6 +98,7 @@ def plan(
     strings: Strings = False,
     no_keep: NoKeep = False,
     fail_on: FailOn = None,
+    # Not `--format`, which names the format of the sources, in `ingest` and `plan` alike.
     output: Annotated[
         Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of change.")
     ] = Output.text,

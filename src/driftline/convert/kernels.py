@@ -205,6 +205,8 @@ def time_text(times: pa.Array) -> pa.Array:
 
     Before midnight and past 24 hours they count on: `-00:00:01`, `25:00:00`.
     """
+    # No table format has a type for a duration. Counts of a fixed unit were not taken: a column that has
+    # counts of another unit already would go on with them silently.
     unit = times.type.unit
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     # Arrow prints times of a day, not durations; within a day both read the same.

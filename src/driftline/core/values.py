@@ -52,6 +52,7 @@ _UTC = r"(?:Z|\+00:00)"
 OFFSET = "(?:Z|[+-](?:(?:0[0-9]|1[0-7])(?::?[0-5][0-9])?|18(?::?00)?))"
 
 DATE_PATTERN = f"(?:{_YEAR}-{_DAY}|{_LEAP}-02-29)"
+# The clock begins with T or a blank, as RFC 3339 allows and SQL prints, in every text source.
 TIMESTAMP_NTZ_PATTERN = DATE_PATTERN + _CLOCK + _FRACTIONS[6]
 TIMESTAMP_PATTERN = TIMESTAMP_NTZ_PATTERN + _UTC
 # Another offset can lead out of the years 1 to 9999.

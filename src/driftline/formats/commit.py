@@ -69,6 +69,7 @@ class Retry:
         self.conflicts += 1
         waited = now - self.since
         times = "once" if self.conflicts == 1 else f"{self.conflicts} times"
+        # A capture has nobody who would run it again, so it waits without limit; a command has.
         if not self.endless and waited >= PATIENCE:
             raise DataError(
                 f"{self.name}: {conflict}: others changed it {times} in {waited:.0f} s",

@@ -276,6 +276,7 @@ class BatchRun:
                 f"{batch.table.name}: the batch truncates the table, so it cannot wait in quarantine",
                 "leave out --on-audit: the capture then stops before such a batch",
             )
+        # A line that is no record stays one, whatever the batch is, so it keeps its own reason.
         # As a batch that changes nothing, of which each record is refused.
         nothing = batch.recent.plan(planned.plan.before, RecordShape(), planned.settings)
         nothing = replace(nothing, conflicts=planned.plan.conflicts)

@@ -595,6 +595,8 @@ def _settings(settings: Mapping[str, Any] | None, arguments: SettingArguments) -
 
 def _is_switch(arguments: Mapping[str, object]) -> bool:
     """True for ``metadata=True``, as `Table.capture` had its ``kafka_metadata`` before."""
+    # `metadata` means `_source` in every command, and `kafka_metadata` switches `_kafka` on. The switch
+    # alone did so in earlier versions of captures, whose scripts go on.
     return arguments.get("metadata") is True
 
 

@@ -119,6 +119,7 @@ def erase(
         UsageError: there is no such table or column, or a branch or tag holds older rows.
         DataError: a column cannot be read, so its rows cannot be written anew.
     """
+    # The condition is recorded nowhere: it names what is to be forgotten.
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
@@ -276,6 +277,8 @@ def _in_text(where: str, text: Column) -> Column:
     """The condition over a text; null if it does more than compare columns with values."""
     from pyspark.sql import functions as F
 
+    # A line that is no JSON has no columns. It goes if it contains the compared values as words; a
+    # condition that does more than compare would be a guess there.
     try:
         condition = _of_node(parse_one(where, dialect=Spark), text)
     except SqlglotError:

@@ -17,6 +17,7 @@ from driftline.ingest.result import Result, Violation
 from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
 
+# What a batch would change counts, not what the table has: one that drifted before passes.
 OF_SCHEMA = ("new", "widen", "sibling", "map")
 KINDS = (*OF_SCHEMA, "rest", "quarantine", "expect")
 

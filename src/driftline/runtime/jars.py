@@ -42,6 +42,8 @@ HADOOP_S3 = f"org.apache.hadoop:hadoop-aws:{_RELEASE.hadoop or NEWEST.hadoop}"
 _AWS = "2.54.17"
 # Google's way to its store. One jar has all that it needs, under a classifier, which Spark's resolver does
 # not take: it is asked for a POM of ours, which asks for the jar.
+# hadoop-gcp 3.5, Hadoop's own, takes neither an endpoint nor an anonymous login, and moves files by a
+# request that the emulator does not know.
 HADOOP_GOOGLE = "com.google.cloud.bigdataoss:gcs-connector:3.1.9:shaded"
 _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>driftline</groupId><artifactId>{artifact}</artifactId><version>{version}</version><packaging>pom</packaging>

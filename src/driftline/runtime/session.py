@@ -397,6 +397,8 @@ def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession |
             f"This process runs Spark without {', '.join(lacking)}, which the lake's store needs.",
             "Open the lake in the store first, or in another process.",
         )
+    # Lakes in one process share one JVM, as a second one cannot be started; each has its own catalogs and
+    # settings.
     session = _only_sql(session.newSession())
     for key, value in settings.items():
         if key.startswith("spark.sql."):  # the rest is settled when Java starts

@@ -124,6 +124,8 @@ class Profile:
     @property
     def place(self) -> SourceLocation:
         """The place that a report shows beside the sample."""
+        # New columns keep the order of their files' columns, by the place of the file: a task looks for the
+        # row of the first value of each type, and no further, so the order would depend on the data.
         return self.sampled or self.location
 
     def bare(self) -> Profile:

@@ -460,6 +460,8 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     def staged(self) -> DataFrame:
         """Return the rows that the table has once this is committed: it is, and that is rolled back."""
+        # The rows that readers would get, by the same catalog queries: no second account of what a commit
+        # does.
         message = self._message()
         return read_behind(self.table, lambda connection: commit(connection, [self._intent], message))
 

@@ -117,6 +117,7 @@ TYPES: dict[str, DuckLakeType] = {
     ),
     "varchar": DuckLakeType("VARCHAR", STRING, "string", postgres="BYTEA"),
     "blob": DuckLakeType("BLOB", BINARY, "binary", postgres="BYTEA"),
+    # Values of JSON alone: a text of a typed source may be JSON or a string, and nothing says which.
     "json": DuckLakeType("JSON", held_as="varchar", postgres="BYTEA"),
     "uuid": DuckLakeType("UUID", held_as="varchar"),
     "variant": DuckLakeType("VARIANT", refused="Spark and DuckDB write it differently"),

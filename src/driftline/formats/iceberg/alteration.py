@@ -283,6 +283,8 @@ class IcebergAlteration:
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:
         """Add an empty snapshot if the last one lacks a variant column: Spark would not read the table."""
+        # Iceberg's Spark reader looks for a variant's statistics in the last snapshot's schema, and fails
+        # on every `select *` without it.
         java = transaction.table()
         last = java.currentSnapshot()
         variants = {f.id for f in schema.struct.fields if f.type == VARIANT}

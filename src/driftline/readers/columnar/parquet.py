@@ -84,6 +84,7 @@ def levels(frame: Any) -> list[tuple[str, Any]]:
 
     Positions, a range without a name, are none.
     """
+    # An index that holds values is data, from memory and from Parquet alike.
     index = frame.index
     if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
         return []

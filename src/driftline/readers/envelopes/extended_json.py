@@ -164,6 +164,8 @@ def plain_record(text: bytes) -> bytes:
     >>> plain_record(b'{"_id": {"$oid": "5d505646cf6d4fe581014ab2"}, "n": 1.50}')
     b'{"_id":"5d505646cf6d4fe581014ab2","n":1.50}'
     """
+    # An object named `$date` may be data, so a setting alone asks for this, and no guess. A wrapper with
+    # another member, or a value of another form, stays an object, as part of it would be lost.
     # Texts of other classes are refused already. An escape may spell the sign, too.
     if type(text) is not bytes or not (b'"$' in text or b'"\\u0024' in text):
         return text

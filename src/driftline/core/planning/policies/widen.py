@@ -88,6 +88,7 @@ def decide(field: FieldState) -> Decision:
     """
     # Later types of the same batch are judged as those of a later batch, so the size of batches decides
     # nothing.
+    # So `1` followed by `2.5` needs `allow_rewrite` or a hint even in a table's first batch.
     first = next(iter(field.facets), None)
     if field.columns or first is None:
         _, changed, refused = _widened(field)
