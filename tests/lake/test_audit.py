@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +397,60 @@ def test_batch_that_fails_only_after_another_writer_is_not_committed(table: Tabl
     with pytest.raises(AuditError, match="1 fail-on sibling"):
         table.ingest(put(tmp_path / "b.jsonl", '{"id": 2, "n": "x"}\n'), **SIBLING, progress=overtakes)
     assert (audits, ids(table)) == (2, [1, 9])
+
+
+KILLED = """
+import json, os, sys
+from pathlib import Path
+from driftline import Lake
+place, ducklake, phase, step = json.loads(sys.argv[1])
+folder = Path(place)
+lake = Lake.open(folder / "lake", ducklake=ducklake)
+table = lake.table("n.t")
+if step == "first":
+    table.ingest(folder / "a.jsonl")
+
+def dies(now):
+    if now == phase:
+        os._exit(9)  # neither Python's cleaning up nor Java's
+
+query = table.capture(
+    folder / "in", name="c", audit=True, verify=True, fail_on="sibling", on_audit="quarantine",
+    progress=dies if step == "first" else lambda _: None,
+)
+query.awaitTermination()
+replayed = table.replay().written
+rows = sorted(row.id for row in table.read().select("id").collect())
+print(json.dumps({"rows": rows, "replayed": replayed}))
+lake.close()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("phase", "ducklake"),
+    [
+        ("auditing", None),
+        ("quarantining", None),
+        ("committing", None),
+        ("committed", None),
+        ("committing", "duckdb"),
+    ],
+)
+def test_capture_killed_in_any_step_of_an_audited_batch_brings_its_records_once(
+    tmp_path: Path, phase: str, ducklake: str | None
+) -> None:
+    put(tmp_path / "a.jsonl", FIRST)
+    put(tmp_path / "in" / "b.jsonl", DRIFTED)
+
+    def run(step: str) -> subprocess.CompletedProcess[str]:
+        argument = json.dumps([str(tmp_path), ducklake, phase, step])
+        return subprocess.run(
+            [sys.executable, "-c", KILLED, argument], capture_output=True, text=True, check=False, timeout=600
+        )
+
+    assert run("first").returncode == 9
+    ended = run("again")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found == {"rows": [1, 2, 3], "replayed": 2}

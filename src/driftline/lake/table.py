@@ -159,9 +159,9 @@ class Table(Shown):
                 the batch is in.
         """
         must_take_records(self.name)
-        checks = AuditRequest(audit, fail_on, at_most, verify).of(data, self.lake.warehouse, dry_run=dry_run)
-        chosen = _settings(settings, options)
-        spark, shared = self.lake.spark, self.lake.warehouse
+        shared = self.lake.warehouse
+        checks = AuditRequest(audit, fail_on, at_most, verify).of(data, shared, dry_run=dry_run)
+        chosen, spark = _settings(settings, options), self.lake.spark
         with opened(
             spark, Messages(data) if self._are_messages(data, chosen) else data, format=format,
             json_column=json_column, strings=strings, shared=shared,
