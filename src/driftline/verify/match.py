@@ -445,8 +445,8 @@ class ExtraRows:
 
 
 def order(x: MissingRecords) -> Any:
-    """A sort key: the order in the source."""
-    return x.place.file, x.place.start, x.place.line
+    """A sort key: the order in the source; of records without a line, by their text."""
+    return x.place.file, x.place.start, x.place.line, x.record or b""
 
 
 def in_text(x: ExtraRows) -> Any:
