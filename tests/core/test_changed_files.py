@@ -159,7 +159,12 @@ def test_append_refuses_another_beginning(taken: Capture, text: str, why: str) -
     ("name", "before", "after", "why"),
     [
         ("a.json", b'[{"id": 1}]\n', b'[{"id": 1}, {"id": 2}]\n', "it is a document, not lines"),
-        ("a.jsonl.gz", gzip.compress(b"{}\n"), gzip.compress(b"{}\n{}\n"), "it is packed: gzip"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b"{}\n", mtime=0),
+            gzip.compress(b"{}\n{}\n", mtime=0),
+            "it is packed: gzip",
+        ),
         ("a.jsonl", "{}\n".encode("utf-16"), "{}\n{}\n".encode("utf-16"), "its text is UTF-16"),
         ("a.parquet", b"PAR1", b"PAR1PAR1", "parquet is written as a whole"),
     ],
