@@ -60,8 +60,8 @@ def in_spark(lake: Lake, folder: Path, table: str) -> None:
     warned = [F.sum((~condition).cast("long")) for condition in (
         F.col("note").like("x%"), F.col("quantity").between(0, 10), F.col("status").isin("paid", "open"))]  # fmt: skip
     events.select(*warned).collect()
-    events.where(asked).writeTo(f"{lake.name}.{table}").create()
-    events.where(~asked).writeTo(f"{lake.name}.{table}_aside").create()
+    events.where(asked).writeTo(f"{lake.catalog}.{table}").create()
+    events.where(~asked).writeTo(f"{lake.catalog}.{table}_aside").create()
 
 
 def main() -> None:
