@@ -117,12 +117,10 @@ class AuditRequest(NamedTuple):
 
 def _beyond(at_most: int, prepared: Prepared) -> list[Violation]:
     """The expectations that records of a prepared batch do not meet, if more violations than ``at_most``."""
-    expect = prepared.preview().expect
-    if sum(outcome.count for outcome in expect.values()) <= at_most:
+    result = prepared.preview()
+    if sum(outcome.count for outcome in result.expect.values()) <= at_most:
         return []
-    return [
-        replace(found, check=f"at-most {at_most}") for found in violations(["expect"], prepared.preview())
-    ]
+    return [replace(found, check=f"at-most {at_most}") for found in violations(["expect"], result)]
 
 
 def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
@@ -233,11 +231,8 @@ def _verdict(
             stored = replace(stored, readings=by_file_now)
             verdict = verify(spark, stored, sources, kind, exactly=exactly, names=names)
         if verdict.missing and (all_kept := kept(table)) is not None:
-            # Discarded records count where something is missing without them; else they are copies.
             stored = replace(stored, quarantine=all_kept)
-            again = verify(spark, stored, sources, kind, names=names)
-            if again.missing < verdict.missing:
-                verdict = replace(again, extra=verdict.extra)
+            verdict = verdict.with_discarded(verify(spark, stored, sources, kind, names=names))
         # A feed makes its table with its first record: before that, nothing can be missing.
         if verdict.records and not state.exists and quarantine is None:
             raise no_table(table.name)

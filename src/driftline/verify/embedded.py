@@ -98,13 +98,12 @@ class _SmallTable:
         """The table by ``namespace.table``. Raises NeedsSpark if it takes Spark to know what is there."""
         lake.check_open(writes=False)
         names = lake.names(views=True)
-        tables = [lake.table(each) for each in (name, f"{name}{QUARANTINE}")]
+        tables = {each: lake.table(each) for each in (name, f"{name}{QUARANTINE}")}
         if names is None or any(
-            table is None and caseless(each) in map(caseless, names)
-            for table, each in zip(tables, (name, f"{name}{QUARANTINE}"), strict=True)
+            table is None and caseless(each) in map(caseless, names) for each, table in tables.items()
         ):
             raise NeedsSpark("the catalog or the table cannot be read")
-        return cls(lake, name, *tables)
+        return cls(lake, name, *tables.values())
 
     @property
     def exists(self) -> bool:
@@ -121,11 +120,9 @@ class _SmallTable:
         stored = self._stored(properties, self._quarantined(waits(reached)))
         verdict = verify(None, stored, files, fmt, exactly=exactly)
         if verdict.missing and self.quarantine is not None:
-            # Discarded records count where something is missing without them; else they are copies.
             all_kept = self._quarantined(f"({waits(reached)}) or {IS_DISCARDED}")
             again = verify(None, replace(stored, quarantine=all_kept), files, fmt)
-            if again.missing < verdict.missing:
-                verdict = replace(again, extra=verdict.extra)
+            verdict = verdict.with_discarded(again)
         return verdict
 
     def _properties(self) -> Mapping[str, str]:

@@ -75,6 +75,13 @@ class Verdict(Shown):
         """True if nothing was missing, nor doubled if that was checked."""
         return not self.missing and not self.extra
 
+    def with_discarded(self, again: Verdict) -> Verdict:
+        """Return the verdict that counts discarded records, ``again``, if less is missing by it.
+
+        They count where something is missing without them; else they are copies.
+        """
+        return replace(again, extra=self.extra) if again.missing < self.missing else self
+
     def named(self, names: Mapping[str, str]) -> Verdict:
         """Give the files in the verdict other ``names``, by path."""
         mismatches = self.mismatches

@@ -36,10 +36,8 @@ from driftline.write.distribution import Distribution, Partition
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 # Footers leave long bounds out, do not count NaN and lose the sign of zero: tasks compute these themselves.
 _LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
-_FEW_ROWS, _WIDE = (
-    16,
-    1_000,
-)  # rows of a file's first row group and columns, for which dictionaries do not pay
+# Rows of a file's first row group, and columns of the file, for which dictionaries do not pay.
+_FEW_ROWS, _WIDE = 16, 1_000
 _SURROGATES = range(0xD800, 0xE000)
 
 
