@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter
+from threading import Lock
 from typing import Any, Generic, NotRequired, TypeVar, get_origin, get_type_hints
 
 _Class = TypeVar("_Class")
@@ -50,16 +51,38 @@ def pickled(value: object, levels: int) -> bytes:
         return pickle.dumps(value)
 
 
+class _Blocks:
+    """The open blocks, of all threads, that change a setting of the process.
+
+    Whoever leaves first may not take it back from the others. ``own``: the value of the setting without them.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.count = 0
+        self.own = 0
+
+
+_deep, _paused = _Blocks(), _Blocks()
+
+
 @contextmanager
 def deep_recursion(levels: int) -> Iterator[None]:
     """Allow recursion for this many levels, however deep the caller is."""
-    limit = sys.getrecursionlimit()
-    # Added to the limit that holds: another block around this one, or a user, may have raised it.
-    sys.setrecursionlimit(limit + _FRAMES * levels)
+    more = _FRAMES * levels
+    with _deep.lock:
+        # Added to the limit that holds: another block around this one, or a user, may have raised it.
+        limit = sys.getrecursionlimit()
+        if not _deep.count:
+            _deep.own = limit
+        sys.setrecursionlimit(limit + more)
+        _deep.count += 1
     try:
         yield
     finally:
-        sys.setrecursionlimit(limit)
+        with _deep.lock:
+            _deep.count -= 1
+            sys.setrecursionlimit(sys.getrecursionlimit() - more if _deep.count else _deep.own)
 
 
 @contextmanager
@@ -69,14 +92,19 @@ def gc_paused() -> Iterator[None]:
     Each collection walks all objects of a table of ten thousand columns, which takes as long as the work
     itself. Use it around work of seconds that waits for nothing.
     """
-    searched = gc.isenabled()
-    gc.disable()
+    with _paused.lock:
+        if not _paused.count:
+            _paused.own = gc.isenabled()
+        gc.disable()
+        _paused.count += 1
     try:
         yield
     finally:
-        # A block inside another may not switch it on early.
-        if searched:
-            gc.enable()
+        with _paused.lock:
+            _paused.count -= 1
+            # A block inside another, or in another thread, may not switch it on early.
+            if _paused.own and not _paused.count:
+                gc.enable()
 
 
 K = TypeVar("K")
@@ -84,7 +112,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Values by keys that need only be comparable; the least recently used go.
+    """Values by keys that need only be comparable; the least recently used go. Threads may share it.
 
     A key too deep to compare has no value.
 
@@ -99,19 +127,22 @@ class LruCache(Generic[K, V]):
         self._most = most
         # A list, as keys such as schemas have no cheap hash; caches hold a few entries.
         self._items: list[tuple[K, V]] = []  # the latest first
+        self._lock = Lock()
 
     def get(self, key: K) -> V | None:
         """The value of a key, if it is still cached."""
-        for place, (cached_key, value) in enumerate(self._items):
-            if _same(cached_key, key):
-                self._items.insert(0, self._items.pop(place))
-                return value
+        with self._lock:
+            for place, (cached_key, value) in enumerate(self._items):
+                if _same(cached_key, key):
+                    self._items.insert(0, self._items.pop(place))
+                    return value
         return None
 
     def put(self, key: K, value: V) -> None:
         """Remember a value."""
-        older = [item for item in self._items if not _same(item[0], key)]
-        self._items = [(key, value), *older[: self._most - 1]]
+        with self._lock:
+            older = [item for item in self._items if not _same(item[0], key)]
+            self._items = [(key, value), *older[: self._most - 1]]
 
 
 def _same(key: object, cached_key: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,7 +33,7 @@ class KeyCache:
     """Columns of data files, at most ``most`` bytes of them; the least recently used files go.
 
     A file that the present look-up has used stays: where a table is larger than the cache, each look-up would
-    else drop what the next one begins with.
+    else drop what the next one begins with. Threads may share it; the latest `begin` bounds the whole.
     """
 
     def __init__(self) -> None:
@@ -40,31 +41,36 @@ class KeyCache:
         self._files: OrderedDict[Hashable, tuple[KeyRows, int]] = OrderedDict()
         self._used: set[Hashable] = set()
         self._size = 0
+        self._lock = Lock()
 
     def begin(self, most: int) -> None:
         """Begin a look-up, with at most this many bytes from now on."""
-        self.most = most
-        self._used.clear()
-        self._shrink(most)
+        with self._lock:
+            self.most = most
+            self._used.clear()
+            self._shrink(most)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._files
 
     def get(self, key: Hashable) -> KeyRows | None:
         """The columns of a file, if they are cached."""
-        if key not in self._files:
-            return None
-        self._files.move_to_end(key)
-        self._used.add(key)
-        return self._files[key][0]
+        with self._lock:
+            if key not in self._files:
+                return None
+            self._files.move_to_end(key)
+            self._used.add(key)
+            return self._files[key][0]
 
     def put(self, key: Hashable, rows: KeyRows) -> None:
         """Keep the columns of a file, if there is room."""
         size = sum(table.nbytes for _, table in rows)
-        if size <= self.most and self._shrink(self.most - size):
-            self._files[key] = rows, size
-            self._size += size
-            self._used.add(key)
+        with self._lock:
+            # Another thread may have read the file, too.
+            if key not in self._files and size <= self.most and self._shrink(self.most - size):
+                self._files[key] = rows, size
+                self._size += size
+                self._used.add(key)
 
     def _shrink(self, most: int) -> bool:
         """Drop files until they are within so many bytes; False if those in use are more."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from driftline.runtime.spark_version import set_active
 
@@ -52,21 +54,60 @@ def runs_here(context: SparkContext) -> bool:
     return str(context.master).startswith("local")
 
 
+class _Holds:
+    """The settings that open blocks hold, of every session and in all threads."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        # Of a setting: the session's own value, then those of the blocks, the latest last.
+        self._values: WeakKeyDictionary[SparkSession, dict[str, dict[object, str | None]]]
+        self._values = WeakKeyDictionary()
+
+    def begin(self, spark: SparkSession, key: str, value: str, block: object) -> None:
+        """Hold a setting at a value until the ``block`` ends."""
+        now = spark.conf.get(key, None)
+        self._values.setdefault(spark, {}).setdefault(key, {None: now})[block] = value
+        if now != value:
+            spark.conf.set(key, value)
+
+    def end(self, spark: SparkSession, key: str, block: object) -> None:
+        """Give a setting the value of the latest of the other blocks, or the session's own."""
+        settings = self._values.get(spark, {})
+        values = settings.get(key, {})
+        if block not in values:  # an error came before
+            return
+        before = list(values.values())[-1]
+        del values[block]
+        after = list(values.values())[-1]
+        if len(values) == 1:
+            del settings[key]
+        if after is None:
+            spark.conf.unset(key)
+        elif after != before:
+            spark.conf.set(key, after)
+
+
+_HOLDS = _Holds()
+
+
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings, and with its own again afterwards; this thread's active one."""
+    """The session with these settings, and with its own again afterwards; this thread's active one.
+
+    Threads may share a session: its own settings are back once the last block has ended. While two blocks set
+    a key to different values, the later one holds, so threads that read differently need a session each.
+    """
     activate(spark)
-    before = {key: old for key, value in conf.items() if (old := spark.conf.get(key, None)) != value}
+    block = object()
     try:
-        for key in before:
-            spark.conf.set(key, conf[key])
+        with _HOLDS.lock:
+            for key, value in conf.items():
+                _HOLDS.begin(spark, key, value, block)
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+        with _HOLDS.lock:
+            for key in conf:
+                _HOLDS.end(spark, key, block)
 
 
 def activate(spark: SparkSession) -> None:
