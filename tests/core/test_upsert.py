@@ -27,10 +27,11 @@ from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.ingest.upsert import Changes
+from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.identity import BatchKeys
 from driftline.keys.remembered import DeletedKeys, LastTruncate, nested, only
 from driftline.keys.settle import Found, KeyCounts
-from driftline.keys.slices import RewriteCandidate, RowsLeft, RowSlice, Slices, rewrite_candidates
+from driftline.keys.slices import RowSlice, Slices
 from driftline.keys.stored import KeyCache, KeyFile, KeyFinder, StoredRows
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
@@ -90,7 +91,8 @@ class FilesTable:
             RewriteCandidate(file, pq.read_metadata(file).num_rows, 1, BitMap64(self.dead[file]))
             for file in rows
         )
-        gone = rewrite_candidates(files, size, self.stored().can_move)
+        groups = choose(files, RewriteBudget.of_batch(size), self.stored().can_move)
+        gone = [file for group in groups for file in group]
         for file in gone:
             self.files.remove(file.path)
             self.moved += file.left

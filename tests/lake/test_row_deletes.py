@@ -18,9 +18,9 @@ from driftline.core.history.entries import MOVED
 from driftline.core.schema.types import LONG, Field, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved
+from driftline.keys.anew import RowsLeft
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.settle import Latest, settle
-from driftline.keys.slices import RowsLeft
 from driftline.lake import Lake, Table
 from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
 from driftline.write.positions import CHANGED, ROW_ID

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.history.entries import Snapshot, Versions
     from driftline.core.schema.definition import Laid
+    from driftline.keys.anew import RowsLeft
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
-    from driftline.keys.slices import RowsLeft
     from driftline.keys.stored import KeyCache, StoredRows
     from driftline.write import BatchFolder, RowTasks
     from driftline.write.positions import Positions
@@ -354,7 +354,7 @@ class KeyedTransaction(Transaction, Protocol):
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
         """Remove rows that `find` has found; call it before `write`.
 
-        Rewritten files leave the table, as `keys.slices` decides for the size of the batch.
+        Rewritten files leave the table, as `keys.anew` decides for the size of the batch.
 
         Args:
             rows: positions by file.

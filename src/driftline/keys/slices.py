@@ -1,13 +1,12 @@
 """Spills the rows of a batch to Arrow files, one per task, until it is known which of them count.
 
 Only the requested columns of a slice are read here; tasks make the live rows of the slices, and the
-remaining rows of data files that the batch rewrites.
+rows of data files that the batch writes anew.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from driftline.errors import DataError
+from driftline.keys.anew import RowsLeft
 from driftline.keys.patch_fields import PRESENCE
 from driftline.keys.stored import StoredRows
 from driftline.tasks.run import RowMaker, number_and_attempt
@@ -26,7 +25,6 @@ from driftline.write.positions import CHANGED, ROW_ID
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyroaring import BitMap64
     from pyspark.sql import SparkSession
 
 _ALONE = 8 * 2**20  # bytes of files that one task rewrites
@@ -266,137 +264,3 @@ class _LiveRows:
             yield self.rows_of.made(_of_table(rows), of_batch, kept_part)
             rows_done, taken = rows_done + len(rows), taken + count
         return Reported(None)
-
-
-# At a third, at most two rows are rewritten for each one removed, however many batches there are, and a
-# reader skips at most one row for two that it reads.
-_WORN = 3  # parts of a file, of which one is gone
-# Files of one age wear out together. Without a bound, one commit would rewrite the whole table.
-_ALWAYS = 64 * 2**20  # bytes that any batch may rewrite
-# Micro-batches leave small files, and each costs every later batch a deletion vector. Gathered by eight, a
-# row is rewritten only a few times until its file is large.
-_SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteCandidate:
-    """A data file that leaves the table.
-
-    Attributes:
-        rows: the number of its rows.
-        size: bytes.
-        dead: the positions of deleted rows.
-        first_id: the id of its first row, where rows have ids.
-        changed: the sequence number of its rows.
-    """
-
-    path: str
-    rows: int
-    size: int
-    dead: BitMap64
-    first_id: int | None = None
-    changed: int | None = None
-
-    @property
-    def folder(self) -> str:
-        """The folder of the file, which those of other partitions are not in."""
-        return self.path.rpartition("/")[0]
-
-    @property
-    def left(self) -> int:
-        """The number of rows that are left."""
-        return self.rows - len(self.dead)
-
-    @property
-    def bytes_left(self) -> int:
-        """The bytes of the rows that are left, about."""
-        return self.size * self.left // max(self.rows, 1)
-
-    def positions(self) -> NDArray[np.int64]:
-        """The positions of the rows that are left, ascending."""
-        remaining = np.ones(self.rows, np.bool_)
-        remaining[np.array(self.dead.to_array(), np.int64)] = False
-        return np.flatnonzero(remaining)
-
-
-def rewrite_candidates(
-    files: Iterable[RewriteCandidate], size: int, can_move: Callable[[str], bool]
-) -> list[RewriteCandidate]:
-    """Choose the files that a batch of ``size`` bytes rewrites.
-
-    Together they have no more bytes left than the batch, plus a constant; those with the least left for each
-    deleted row come first. ``can_move``: returns False for the path of a file whose values another file
-    would change.
-    """
-    spare, taken, touched = size + _ALWAYS, [], list(files)
-    # Files of different partitions lie in different folders, and could never become one.
-    small = Counter(file.folder for file in touched if file.size < _SMALL)
-    candidates = (
-        file
-        for file in touched
-        if len(file.dead) * _WORN >= file.rows or (file.size < _SMALL and small[file.folder] >= _MANY)
-    )
-    # A file that has to wait is taken with the next change of its rows: only files that a batch touches are
-    # looked at.
-    for file in sorted(candidates, key=lambda file: file.left / max(len(file.dead), 1)):
-        # A file without rows costs nothing, and no value of it has to move.
-        if file.bytes_left <= spare and (not file.left or can_move(file.path)):
-            taken.append(file)
-            spare -= file.bytes_left
-    return taken
-
-
-@dataclass(frozen=True, slots=True)
-class RowsLeft:
-    """Reads the rows that are left of rewritten files; it is sent to tasks.
-
-    Attributes:
-        with_ids: rows have their ids, and the sequence numbers of their last changes, after the columns.
-    """
-
-    stored: StoredRows
-    files: Sequence[RewriteCandidate]
-    with_ids: bool
-
-    def __len__(self) -> int:
-        return sum(file.left for file in self.files)
-
-    @property
-    def size(self) -> int:
-        """The bytes of the rows, about."""
-        return sum(file.bytes_left for file in self.files)
-
-    def shares(self, count: int) -> list[RowsLeft]:
-        """The files in so many shares, of about the same size."""
-        shares: list[list[RewriteCandidate]] = [[] for _ in range(count)]
-        load = [0] * count
-        for file in sorted((f for f in self.files if f.left), key=lambda file: -file.bytes_left):
-            least = load.index(min(load))
-            shares[least].append(file)
-            load[least] += file.bytes_left
-        return [RowsLeft(self.stored, share, self.with_ids) for share in shares]
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file."""
-        for file in self.files:
-            positions, begin = file.positions(), 0
-            for rows in self.stored.of(file.path, positions):
-                positions_of_batch = positions[begin : (begin := begin + len(rows))]
-                batch = _with_ids(rows, file, positions_of_batch) if self.with_ids else rows
-                yield from batch.combine_chunks().to_batches()
-
-
-def _with_ids(rows: pa.Table, file: RewriteCandidate, positions: NDArray[np.int64]) -> pa.Table:
-    """The rows with what the table gave them where their file says nothing."""
-    given = {
-        ROW_ID: None if file.first_id is None else pa.array(positions + file.first_id),
-        CHANGED: None if file.changed is None else pa.repeat(file.changed, len(rows)).cast(pa.int64()),
-    }
-    for name, values in given.items():
-        if values is not None:
-            place = rows.schema.get_field_index(name)
-            assigned = rows.column(place).combine_chunks()
-            # A row that moves has not changed: it keeps its id, and the sequence number of its last change,
-            # which Iceberg's spec asks to write where a file's own would be wrong.
-            rows = rows.set_column(place, name, pc.coalesce(assigned, values))
-    return rows

@@ -24,8 +24,8 @@ from driftline.formats.ducklake.files import DeleteFile, Storage
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.lookup import KeyLookup, find_rows
+from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.settle import Found
-from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
 from driftline.keys.stored import KeyFile, KeyFinder, StoredRows, as_table
 from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
 
@@ -138,7 +138,10 @@ class RowDeletes:
         files = (
             RewriteCandidate(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items()
         )
-        self.rewritten += rewrite_candidates(files, size, lambda path: can_write and stored.can_move(path))
+        for group in choose(
+            files, RewriteBudget.of_batch(size), lambda path: can_write and stored.can_move(path)
+        ):
+            self.rewritten += group
         for path in dead.keys() - {file.path for file in self.rewritten}:
             # One by one: after an error those that are written are to be deleted. Without the rows that the
             # catalog keeps as deleted: DuckDB shows dead rows behind one that it is told of twice.

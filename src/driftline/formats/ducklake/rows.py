@@ -26,7 +26,7 @@ from driftline.formats.ducklake.types import COMMENT, ColumnRow, rows_of
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.keys.slices import RewriteCandidate
+    from driftline.keys.anew import RewriteCandidate
 
 AUTHOR = "driftline"  # of snapshots, in their changes
 

@@ -28,9 +28,9 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.files import data_file, location_of, options_of
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.lookup import KeyLookup, find_rows
+from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.settle import Found
-from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
 from driftline.keys.stored import KeyFile, StoredRows, as_table, column_at, field_id, leaf_paths
 from driftline.runtime import stores
 from driftline.runtime.disk import local, on_disk
@@ -267,11 +267,15 @@ class RowDelta:
         with_ids = self._version >= WITH_VECTORS
         stored = self.stored(_with_ids(struct) if with_ids else struct)
         possible = evaluated_once(can_write)
-        files = rewrite_candidates(
-            map(self._as_candidate, self._removed), size, lambda path: possible() and stored.can_move(path)
+        groups = choose(
+            map(self._as_candidate, self._removed),
+            RewriteBudget.of_batch(size),
+            lambda path: possible() and stored.can_move(path),
         )
         self._rewritten = [
-            replace(file, changed=self._tasks[file.path].file().dataSequenceNumber()) for file in files
+            replace(file, changed=self._tasks[file.path].file().dataSequenceNumber())
+            for group in groups
+            for file in group
         ]
         return RowsLeft(stored, self._rewritten, with_ids) if self._rewritten else None
 

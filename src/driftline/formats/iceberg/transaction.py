@@ -76,10 +76,10 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.handle import IcebergHandle
+    from driftline.keys.anew import RowsLeft
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
-    from driftline.keys.slices import RowsLeft
     from driftline.keys.stored import KeyCache, StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions

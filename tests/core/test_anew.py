@@ -1,4 +1,4 @@
-"""Which data files are worn, and what moves out of them: rows, their ids, values of every type."""
+"""Which data files are written anew, and what moves out of them: rows, their ids, values of every type."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from pyroaring import BitMap64
 
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Struct, Type, decimal
-from driftline.keys.slices import RewriteCandidate, RowsLeft, rewrite_candidates
+from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import CHANGED, ROW_ID
 
 MB = 2**20
 
 
-def file(path: str, rows: int, dead: int, size: int = 3) -> RewriteCandidate:
-    return RewriteCandidate(path, rows, size, BitMap64(range(dead)))
+def file(path: str, rows: int, dead: int, size: int = 3, spec: int = 0) -> RewriteCandidate:
+    return RewriteCandidate(path, rows, size, BitMap64(range(dead)), spec=spec)
+
+
+def of_batch(
+    files: list[RewriteCandidate], size: int = 0, *, can_move: bool = True
+) -> list[RewriteCandidate]:
+    groups = choose(files, RewriteBudget.of_batch(size), lambda _: can_move)
+    return groups[0] if groups else []
 
 
 @pytest.mark.parametrize(
@@ -28,7 +35,7 @@ def file(path: str, rows: int, dead: int, size: int = 3) -> RewriteCandidate:
     [(3, 1, True), (4, 1, False), (300, 99, False), (300, 100, True), (1, 1, True), (9, 9, True)],
 )
 def test_a_file_is_worn_once_a_third_is_gone(rows: int, dead: int, is_worn: bool) -> None:
-    assert bool(rewrite_candidates([file("f", rows, dead)], 0, lambda _: True)) is is_worn
+    assert bool(of_batch([file("f", rows, dead)])) is is_worn
 
 
 def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
@@ -36,7 +43,7 @@ def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
     files.append(file("all", 10, 10, 1000 * MB))
 
     def taken(size: int) -> list[str]:
-        return [f.path for f in rewrite_candidates(files, size, lambda _: True)]
+        return [f.path for f in of_batch(files, size)]
 
     assert taken(0) == ["all", "most", "half"]  # nothing, 10 and 50 MB are left; 30 MB more would be too much
     assert taken(30 * MB) == ["all", "most", "half", "third"]
@@ -52,12 +59,44 @@ def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
     ],
 )
 def test_many_small_files_of_a_folder_become_one(paths: list[str], size: int, taken: int) -> None:
-    assert len(rewrite_candidates([file(path, 100, 1, size) for path in paths], 0, lambda _: True)) == taken
+    assert len(of_batch([file(path, 100, 1, size) for path in paths])) == taken
 
 
 def test_a_file_whose_values_cannot_move_stays_unless_none_is_left() -> None:
     files = [file("f", 3, 2), file("all", 3, 3)]
-    assert [f.path for f in rewrite_candidates(files, 0, lambda _: False)] == ["all"]
+    assert [f.path for f in of_batch(files, can_move=False)] == ["all"]
+
+
+SMALL = 32 * MB - 1  # under a quarter of the target
+FILES = {
+    "eight small": [file(f"p/{n}", 9, 0, SMALL) for n in range(8)],
+    "seven small": [file(f"p/{n}", 9, 0, MB) for n in range(7)],
+    "four small": [file(f"p/{n}", 9, 0, 31 * MB) for n in range(4)],
+    "five small, together a target": [file(f"p/{n}", 9, 0, 31 * MB) for n in range(5)],
+    "eight, one a quarter": [file(f"p/{n}", 9, 0, 32 * MB if n == 7 else 1) for n in range(8)],
+    "eight of two partitions": [file(f"p{n // 4}/{n}", 9, 0, 1) for n in range(8)],
+    "eight of two specs": [file(f"p/{n}", 9, 0, 1, spec=n // 4) for n in range(8)],
+    "one worn": [file("p/a", 9, 3, 100 * MB), file("p/b", 9, 2, 100 * MB)],
+    "worn beyond a group": [file(f"p/{n}", 9, 3, 300 * MB) for n in range(4)],
+    "one small left over": [file("p/a", 9, 3, 750 * MB), *(file(f"p/{n}", 9, 0, 20 * MB) for n in range(8))],
+}
+GROUPS = {
+    "eight small": [8],
+    "five small, together a target": [5],
+    "eight of two specs": [4],
+    "one worn": [1],
+    "worn beyond a group": [2, 2],
+    "one small left over": [1, 8],
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_compaction_takes_groups_of_one_partition_up_to_512_mb(name: str) -> None:
+    groups = choose(FILES[name], RewriteBudget.of_compaction(128 * MB, spec=0))
+    assert [len(group) for group in groups] == GROUPS.get(name, [])
+    assert [
+        len(group) for group in choose(FILES[name], RewriteBudget.of_compaction(128 * MB, 0, everything=True))
+    ]
 
 
 def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
