@@ -309,6 +309,10 @@ def test_a_record_is_set_aside_once_and_warnings_count_all() -> None:
     ),
 )
 @example(["a in ('b')", "a like 'a%'"], [{"a": "a"}, {"a": "b"}])
+@example(["a like 'b%'", "a in ('b')"], [{"a": "a"}, {"a": "b"}])
+@example(["a in ('a', 'b')", "a in ('b', 'c')"], [{"a": "a"}, {"a": "b"}, {"a": 1}])
+@example(["a in ('a')", "a in ('b')", "a > 1"], [{"a": "a"}, {"a": "b"}, {"a": 2}])
+@example(["a in ('\ud800', 'a')"], [{"a": "a"}, {"a": "b"}])
 @example(["a > 0.5 and a < 2", "b is not null"], [{"a": 1, "b": 1}, {"a": 0.5, "b": 2}, {"a": 2}])
 def test_lines_are_held_against_all_expectations_however_they_are_read(
     conditions: list[str], records: list[dict[str, Any]]

@@ -19,7 +19,7 @@ from driftline.core.settings.condition import EXPECT
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused
-from driftline.core.values import Malformed, parse, reason
+from driftline.core.values import Malformed, RefusedText, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build, doubtful
 from driftline.observe.expect import ExpectedField, steady
 from driftline.observe.observation import (
@@ -244,6 +244,8 @@ class JsonObserver:
         Returns:
             The reason that it is no record of the table; None if it is one.
         """
+        if isinstance(line, RefusedText):
+            return self._walk(line, source, number)  # no decoder would have taken it
         keys = line.count(b'":')
         try:
             self._exact.decoder().decode(line)

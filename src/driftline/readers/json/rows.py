@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import pickle
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from io import BytesIO
-from itertools import chain, groupby
+from itertools import chain, compress, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -188,9 +189,12 @@ def taken_apart(
     missing = alone | passed_over
     if not missing:
         return UsualRecords(texts, range(len(lines)), unusual), []
-    places = [place for place in range(len(lines)) if place not in missing]
-    by_number = {number: unusual[place] for number, place in enumerate(places) if place in unusual}
-    return UsualRecords([texts[place] for place in places], places, by_number), sorted(alone)
+    gaps, kept = sorted(missing), bytearray(b"\1") * len(lines)
+    for gap in gaps:
+        kept[gap] = 0
+    by_number = {place - bisect_left(gaps, place): values for place, values in unusual.items()}
+    places = list(compress(range(len(lines)), kept))
+    return UsualRecords(list(compress(texts, kept)), places, by_number), sorted(alone)
 
 
 def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
