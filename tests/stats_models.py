@@ -1,12 +1,13 @@
 """Statistics made up for tests of what shows them."""
 
-from driftline.core.columns.statistics import CommittedBatch, Numbers, SeenIn
+from driftline.core.columns.statistics import CommittedBatch, CountedBatch, Numbers, SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, List, Struct, Type
 from driftline.stats.model import (
     ChangeText,
     ColumnStatistics,
     DriftedField,
     Event,
+    ExpectationOverTime,
     Stats,
     TypeShare,
     WaitingRecords,
@@ -30,6 +31,13 @@ def made(columns, drifted=(), events=(), waiting=(), **more) -> Stats:
         schema=1, at=AT, exact=False, columns=tuple(columns), drifted=tuple(drifted), events=tuple(events),
         waiting=tuple(waiting), **(given | more),
     )  # fmt: skip
+
+
+# Of a day before, of a batch, and of one that had none.
+EXPECTED = ExpectationOverTime(
+    "price", "price >= 0", "quarantine", 54, 1060,
+    (CountedBatch(AT - 86_400_000, "", 1000, 50), CountedBatch(AT, "b1" * 16, 60, 4), CountedBatch(AT + 60_000, "b2" * 16, 40, 0)),
+)  # fmt: skip
 
 
 def small() -> Stats:
@@ -72,7 +80,15 @@ def hostile() -> Stats:
     step = ChangeText(HOSTILE, "add", HOSTILE, QUOTES, HOSTILE, QUOTES, HOSTILE)
     event = Event(AT, 0, "alter", QUOTES, (step,), (step,))
     waiting = WaitingRecords(HOSTILE, 1, QUOTES, HOSTILE, QUOTES)
-    return made(columns, [DriftedField((HOSTILE,), (part,))], [event], [waiting], table=HOSTILE)
+    expected = ExpectationOverTime(HOSTILE, QUOTES, "warn", 1, 1, (CountedBatch(AT, HOSTILE, 1, 1),))
+    return made(
+        columns,
+        [DriftedField((HOSTILE,), (part,))],
+        [event],
+        [waiting],
+        table=HOSTILE,
+        expectations=(expected,),
+    )
 
 
 def wide(groups: int = 50, each: int = 100) -> Stats:

@@ -13,8 +13,8 @@ from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
 from driftline.sql.lost import WaitingValues
-from driftline.stats.model import DriftedField, TypeShare
-from stats_models import AT, HOSTILE, column, hostile, made, small, wide
+from driftline.stats.model import DriftedField, ExpectationOverTime, TypeShare
+from stats_models import AT, EXPECTED, HOSTILE, column, hostile, made, small, wide
 
 
 def text(of, width=120, **more) -> list[str]:
@@ -43,6 +43,19 @@ def test_a_drifted_field_stands_with_its_types():
     first, second = (x.split() for x in lines[head + 1 : head + 3])
     assert first == ["price", "long", "70", "█████▋", "70", "%", "12", "2026-03-02", "08:00Z", "price"]
     assert second == ["string", "30", "██▍", "30", "%", "1", "EUR", "2026-03-02", "08:00Z", "price_string"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_an_expectation_stands_with_its_violations_and_their_trend(width):
+    gone = ExpectationOverTime("old")
+    lines = text(replace(small(), expectations=(EXPECTED, gone)), width=width)
+
+    head = next(i for i, x in enumerate(lines) if x.strip().startswith("expectation "))
+    first, second = (x.split() for x in lines[head + 1 : head + 3])
+    time, trend = ([], []) if width == 80 else (["08:00Z"], ["▆█·"])
+    assert first == ["price", "quarantine", "54", "5", "%", "2026-03-02", *time, *trend, "price", ">=", "0"]
+    assert second == ["old", "0", "no", "longer", "expected"]
+    assert max(map(len, lines)) <= width
 
 
 @pytest.mark.parametrize("of", [small(), wide()], ids=["small", "wide"])

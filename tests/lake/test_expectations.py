@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
-from driftline.lake import Lake
+from driftline.ingest import pipeline
+from driftline.ingest.result import AuditError
+from driftline.lake import Lake, Table
 from driftline.report.findings import findings
 
 EXPECT = {
@@ -171,3 +173,72 @@ def test_a_field_that_no_record_has_is_told(lake: Lake, table_name: str, tmp_pat
 
     assert "expect.x: no record has the field pric" in result.hints
     assert result.rows_written == 4
+
+
+def over_time(table: Table) -> dict[str, tuple[int, int, list[int]]]:
+    """The violations of each expectation, in records of so many, by batch."""
+    return {
+        one.name: (one.violations, one.records, [batch.violations for batch in one.batches])
+        for one in table.stats().expectations
+    }
+
+
+def test_violations_are_told_over_time(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    # The first batch is refused whole and makes no table, and a batch of nothing else adds no row.
+    table.ingest([{"id": 0, "price": -1, "name": None}], expect=EXPECT)
+    assert over_time(table) == {"named": (1, 1, [1]), "price": (1, 1, [1]), "small": (0, 0, [])}
+    second = table.ingest(RECORDS)
+    table.ingest([{"id": 5, "price": -2, "name": "e"}])
+    table.ingest([{"id": 6, "price": 2, "name": "f"}], expect={"small": "", "price": "price >= 1"})
+
+    assert over_time(table) == {
+        "named": (3, 5, [1, 2, 0]),
+        "price": (3, 6, [1, 1, 1, 0]),
+        "small": (1, 4, [1, 0]),
+    }
+    # Those that wait are not counted again, nor is a batch that was only planned or audited.
+    table.replay()
+    table.ingest(RECORDS, dry_run=True)
+    with pytest.raises(AuditError):
+        table.ingest(RECORDS, audit=True, at_most=0)
+    named, price, small = table.stats().to_dict()["expectations"]
+    assert (price["condition"], price["else"], price["violations"]) == ("price >= 1", "warn", 3)
+    assert (small["condition"], small["else"], small["share"]) == (None, None, 0.25)
+    assert small["last"] is not None and small["last"]["batch"] == second.batch
+    assert (named["violations"], named["share"]) == (3, 0.6)
+    assert "price        warn" in str(table.stats())
+
+
+def test_an_undone_batch_takes_its_violations_along(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    table.ingest(
+        RECORDS[:2], key="id", merge="keep", expect={"price": "price < 10", "named": "name is not null"}
+    )
+    table.ingest(RECORDS)
+    assert over_time(table) == {"named": (3, 6, [1, 2]), "price": (1, 4, [1])}
+
+    table.undo(yes=True)
+
+    assert {name: counts[:2] for name, counts in over_time(table).items()} == {
+        "named": (1, 2),
+        "price": (0, 0),
+    }
+
+
+def test_violations_of_two_writers_add_up(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.table(table_name)
+    table.ingest(RECORDS[:1], expect={"price": "price > 0"})
+    commit, others = pipeline.commit, [{"id": 9, "price": -9}]
+
+    def other_first(*args: Any) -> None:
+        if others:
+            lake.table(table_name).ingest([others.pop()])
+        commit(*args)
+
+    monkeypatch.setattr(pipeline, "commit", other_first)
+    table.ingest(RECORDS)
+
+    assert over_time(table)["price"][:2] == (2, 5)

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.changes import AddColumn
-from driftline.core.history.batch_properties import BatchIsInError, first_seen
+from driftline.core.columns.statistics import violated
+from driftline.core.history.batch_properties import FEED, BatchIsInError, first_seen
 from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
@@ -25,6 +26,7 @@ from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import lossy, rewritten
 from driftline.keys.settle import KeyCounts
 from driftline.quarantine import table as quarantine
+from driftline.quarantine.replays import is_replay
 from driftline.sources.scan import BatchScan, Observed
 from driftline.write import BatchFolder, TaskResult, folder_of_batch
 
@@ -247,11 +249,21 @@ class BatchRun:
         """The table properties that the batch sets, besides that it is in and who brought it."""
         begins = rest_column(planned.state.schema.struct) is None
         paths = paths_of_rest(planned.plan)
-        return first_seen(planned.state.properties, paths, self.batch.id, begins=begins)
+        since = first_seen(planned.state.properties, paths, self.batch.id, begins=begins)
+        return {**since, **self._violated(planned)}
+
+    def _violated(self, planned: Planned) -> dict[str, str]:
+        """The properties that count records which are not as expected."""
+        # A record counts in the batch that it came with.
+        if is_replay(self.batch.id):
+            return {}
+        tally = planned.observation.tally
+        counts = {name: found.count for name, found in tally.violations.items()}
+        return violated(planned.state.properties, self.batch.id, tally.records + tally.rejected, counts)
 
     def feed(self, planned: Planned) -> dict[str, str]:
         """The properties that a table without a column yet will have."""
-        return {**planned.state.properties, **self.batch.properties}
+        return {**planned.state.properties, **self.batch.properties, **self._violated(planned)}
 
     def _without_columns(self, planned: Planned) -> Prepared:
         """A table cannot be made without a column: the records wait in quarantine (2.4), and with them what
@@ -442,6 +454,8 @@ class PreparedRows(Prepared):
     def _rebase(self) -> State:
         """Load the table again, and check that the plan holds for it."""
         self.planned = self.planned.on(self.planned.batch.load())
+        # They count on from what the other writer has left.
+        self.transaction.set(self.run.properties(self.planned))
         self.planned.batch.progress("committing")
         return self.planned.state
 
@@ -479,7 +493,7 @@ def _all_rejected(planned: Planned, reason: str, feed: Mapping[str, str]) -> qua
     rejected = planned.observed.scan.rejected(everything=reason)
     rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
     if not planned.state.exists and feed != planned.state.properties:
-        rejects.transaction.set({quarantine.FEED: json.dumps(feed)})
+        rejects.transaction.set({FEED: json.dumps(feed)})
     return rejects
 
 

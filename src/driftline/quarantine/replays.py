@@ -17,10 +17,23 @@ DISCARDED = 0
 IS_DISCARDED = f"coalesce({REPLAY} = {DISCARDED}, false)"  # SQL
 
 
+_NAME = "replay:"  # begins the name of each replay, as that of a capture
+
+
+def is_replay(batch: str) -> bool:
+    """True for the id of a batch that a replay made.
+
+    >>> from driftline.core.history.batch_properties import Token
+    >>> is_replay(Token("replay:0a1b", "0a1b2c3d", 1).batch), is_replay(Token("orders", "0a1b2c3d", 1).batch)
+    (True, False)
+    """
+    return batch.startswith(_NAME)
+
+
 def replay_token(quarantine: State, number: int) -> Token:
     """The token of a replay: its number is the epoch, and the quarantine is the stream."""
     stream = str(quarantine.uuid)
-    return Token(f"replay:{stream[:8]}", stream, number)
+    return Token(f"{_NAME}{stream[:8]}", stream, number)
 
 
 def waits(reached: int) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.core.changes import AddColumn
-from driftline.core.history.batch_properties import Token
+from driftline.core.history.batch_properties import FEED, Token
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, State, Transaction
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TableT = TypeVar("TableT", bound=CatalogTable)
 
 AUDIT = "audit"  # the reason of records whose batch failed its audit
-FEED = "driftline.feed"  # the properties that the table will have, while all of its records wait
 
 SCHEMA = Schema(
     Struct(

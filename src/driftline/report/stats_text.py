@@ -12,13 +12,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.columns.statistics import SeenIn, Value, to_minute
+from driftline.core.columns.statistics import TREND, SeenIn, Value, to_minute
 from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted
 from driftline.report.lines import Hanging, clean
-from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
+from driftline.stats.model import (
+    ColumnStatistics,
+    DriftedField,
+    ExpectationOverTime,
+    Stats,
+    TypeShare,
+    origin,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -30,7 +37,7 @@ _NARROW = 100  # characters of a line
 _TYPE, _DATE = 15, 10  # characters
 _VALUE = 24  # characters of a bound or a sample
 # What is cut where there is little room, and what part of it each gets.
-_TEXTS = {"drifted field": 2, "sample": 2, "column": 2, "min": 1, "max": 1}
+_TEXTS = {"drifted field": 2, "sample": 2, "column": 2, "min": 1, "max": 1, "expectation": 1, "condition": 2}
 
 
 def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
@@ -44,6 +51,9 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
     for waiting in table.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
+    if table.expectations:
+        yield Text()
+        yield _Expectations(table.expectations)
     yield Text()
     if all_columns or table.leaves <= WIDE:
         yield _Columns(table)
@@ -156,6 +166,35 @@ def _part_cells(field: str, part: TypeShare, narrow: bool) -> dict[str, Text | s
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Expectations:
+    """Each expectation with its violations; in little space without trends and times of day."""
+
+    expectations: Sequence[ExpectationOverTime]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < _NARROW
+        heads = ["expectation", "else", ">violations", ">share", "last", "trend", "condition"]
+        if narrow:
+            heads.remove("trend")
+        rows = [_expectation_cells(expectation, narrow) for expectation in self.expectations]
+        yield _fitted(heads, rows, options.max_width)
+
+
+def _expectation_cells(expectation: ExpectationOverTime, narrow: bool) -> dict[str, Text | str]:
+    """The cells of one expectation, by column head."""
+    last = expectation.last
+    return {
+        "expectation": Text(clean(expectation.name), "bold"),
+        "else": expectation.action or "",
+        ">violations": _number(expectation.violations),
+        ">share": "" if expectation.share is None else percent(expectation.share),
+        "last": "" if last is None else to_minute(last.at)[: _DATE if narrow else None],
+        "trend": Text(spark(expectation.trend[-TREND:]), "yellow"),
+        "condition": "no longer expected" if expectation.condition is None else clean(expectation.condition),
+    }
+
+
 class _LeftOut:
     """In little space: what stands in a wider terminal only."""
 
@@ -210,7 +249,8 @@ def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], widt
         head: max([cell_len(head.strip(">")), *(cell_len(str(row[head])) for row in rows)]) for head in heads
     }
     if sum(widths.values()) + 2 * len(heads) > width:
-        widths["type"] = min(widths["type"], _TYPE)
+        if "type" in widths:
+            widths["type"] = min(widths["type"], _TYPE)
         texts = sorted(
             (head for head in _TEXTS if head in widths), key=lambda head: widths[head] / _TEXTS[head]
         )

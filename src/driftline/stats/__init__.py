@@ -48,14 +48,14 @@ def stats(
     if not state.exists:
         if not quarantine.of(table).load().exists:
             raise no_table(table.name)
-        inputs = StatisticsInputs()
+        inputs = StatisticsInputs(quarantine.with_feed(table, state).properties)
         inputs.quarantined, inputs.waiting = waiting(table)
         return replace(build(table.name, state.schema, MARK, [], inputs), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
     statistics = table.statistics(state.schema)
-    inputs = StatisticsInputs(statistics)
+    inputs = StatisticsInputs(state.properties, statistics)
     inputs.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
     inputs.history = history(table)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
-from driftline.core.columns.statistics import Numbers, SeenIn
+from driftline.core.columns.statistics import (
+    CommittedBatch,
+    CountedBatch,
+    Numbers,
+    SeenIn,
+    ViolationCounts,
+    violations,
+)
+from driftline.core.history.batch_properties import FEED
 from driftline.core.history.entries import Rule
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.naming import MARK, QUARANTINE, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, dotted, leaves
-from driftline.core.settings.properties import from_properties
+from driftline.core.settings.properties import EXPECTED, from_properties
+from driftline.core.settings.row_key import parse_expectation
 from driftline.errors import NeedsSpark
 from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import History, history
-from driftline.quarantine.replays import REPLAY, last_replay
+from driftline.quarantine.replays import REPLAY, is_replay, last_replay
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.exact import Own, Siblings, by_bounds, drifted, own_values, rewritten_values
 from driftline.stats.model import (
@@ -25,6 +35,7 @@ from driftline.stats.model import (
     ColumnStatistics,
     DriftedField,
     Event,
+    ExpectationOverTime,
     Stats,
     TypeShare,
     WaitingRecords,
@@ -94,8 +105,12 @@ def _is_plain(change: ColumnChange, rule: Rule | None) -> bool:
 
 @dataclass(slots=True)
 class StatisticsInputs:
-    """The known parts of the statistics; None: not requested, or not available in the format."""
+    """The known parts of the statistics; None: not requested, or not available in the format.
 
+    ``properties``: of the table.
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
     metadata: TableStatistics | None = None
     history: History | None = None
     exact: Exact | None = None
@@ -142,12 +157,60 @@ def build(
         quarantined=inputs.quarantined,
         waiting=inputs.waiting,
         rest=inputs.rest,
+        expectations=over_time(inputs.properties, metadata.counts.recent if metadata else ()),
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
         deleted=metadata.deleted if metadata and not scanned else 0,
         at_most=metadata is not None and not scanned and metadata.live is None,
         whole=inputs.history.whole if inputs.history else False,
     )
+
+
+def over_time(
+    properties: Mapping[str, str], recent: Sequence[CommittedBatch]
+) -> tuple[ExpectationOverTime, ...]:
+    """The expectations of a table, and those of before that are counted, by name.
+
+    Args:
+        properties: the table's.
+        recent: its last batches.
+    """
+    texts = {
+        key.removeprefix(EXPECTED): text
+        for key, text in properties.items()
+        if key.startswith(EXPECTED) and text
+    }
+    counts = violations(properties)
+    return tuple(
+        _over_time(name, texts.get(name), counts.get(name, ViolationCounts()), recent)
+        for name in sorted({*texts, *counts})
+    )
+
+
+def _over_time(
+    name: str, text: str | None, counts: ViolationCounts, recent: Sequence[CommittedBatch]
+) -> ExpectationOverTime:
+    condition = action = None
+    if text is not None:
+        from driftline.core.settings.condition_sql import without_action  # late: sqlglot is slow to import
+
+        condition, action = without_action(text), parse_expectation(name, text).action
+    batches = [*counts.batches, *_without_any(counts.batches, recent)]
+    batches.sort(key=lambda batch: batch.at)
+    return ExpectationOverTime(name, condition, action, counts.violations, counts.records, tuple(batches))
+
+
+def _without_any(counted: Sequence[CountedBatch], recent: Sequence[CommittedBatch]) -> list[CountedBatch]:
+    """The recent batches without a violation, since the first that is kept by itself."""
+    known = {batch.batch for batch in counted}
+    # Of batches before that, a violation may have been added to its day, or nobody asked.
+    since = next((batch.at for batch in counted if batch.batch), None)
+    return [
+        CountedBatch(batch.at, batch.id, batch.records, 0)
+        for batch in recent
+        if since is not None and batch.at > since and batch.id and batch.id not in known
+        if not is_replay(batch.id)
+    ]
 
 
 def _records(metadata: TableStatistics | None) -> int | None:
@@ -299,7 +362,9 @@ def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:
     samples, missing = by_bounds(fields, statistics)
     if not in_short and (missing or quarantined):
         return None
-    inputs = StatisticsInputs(statistics, history(table), samples=samples, quarantined=quarantined)
+    inputs = StatisticsInputs(
+        state.properties, statistics, history(table), samples=samples, quarantined=quarantined
+    )
     return build(table.name, schema, mark, fields, inputs)
 
 
@@ -309,7 +374,8 @@ def waiting_alone(name: str, quarantine: OfflineTable) -> Stats | None:
     Such a table does not exist yet. None if Spark is needed.
     """
     try:
-        inputs = StatisticsInputs(quarantined=_waiting(quarantine, {}))
+        feed = json.loads(quarantine.load().properties.get(FEED, "{}"))
+        inputs = StatisticsInputs(feed, quarantined=_waiting(quarantine, {}))
     except NeedsSpark:
         return None
     return replace(build(name, Schema(), MARK, [], inputs), records=0)

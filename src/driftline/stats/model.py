@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from re import match
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from driftline.core.columns.statistics import (
     CommittedBatch,
     CommittedBatchJson,
+    CountedBatch,
     Numbers,
     SeenIn,
     SeenInJson,
@@ -18,6 +19,7 @@ from driftline.core.columns.statistics import (
 )
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
+from driftline.core.settings.condition import Action
 from driftline.core.support import as_json
 from driftline.runtime.shown import Shown
 from driftline.sql.lost import WaitingValues as Rest
@@ -120,6 +122,32 @@ class WaitingRecordsJson(TypedDict):
     last: str
 
 
+class CountedBatchJson(TypedDict):
+    """The records of a batch that do not meet an expectation. ``batch`` null: all such batches of a day."""
+
+    at: str
+    batch: str | None
+    records: int
+    violations: int
+    share: float
+
+
+# ``condition`` null: the table expects it no more.
+ExpectationJson = TypedDict(
+    "ExpectationJson",
+    {
+        "name": str,
+        "condition": str | None,
+        "else": Literal["warn", "quarantine", "fail"] | None,
+        "violations": int,
+        "records": int,
+        "share": float | None,
+        "last": CountedBatchJson | None,
+        "batches": list[CountedBatchJson],
+    },
+)
+
+
 class StatsJson(TypedDict):
     """The statistics of a table."""
 
@@ -141,6 +169,7 @@ class StatsJson(TypedDict):
     history_is_whole: bool
     quarantined: int
     quarantine: list[WaitingRecordsJson]
+    expectations: list[ExpectationJson]
     rest: list[WaitingValuesJson]
 
 
@@ -298,6 +327,53 @@ class WaitingRecords:
         return as_json(WaitingRecordsJson, self)
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectationOverTime:
+    """An expectation, and the records that did not meet it.
+
+    Attributes:
+        condition: as it is written now; None if the table expects it no more.
+        action: what becomes of such records now.
+        violations: their number, in all batches.
+        records: all records of the batches that had any.
+        batches: the last batches, oldest first: those that had any, as far as they are kept one by one or by
+            day, and the later ones that had none.
+    """
+
+    name: str
+    condition: str | None = None
+    action: Action | None = None
+    violations: int = 0
+    records: int = 0
+    batches: tuple[CountedBatch, ...] = ()
+
+    @property
+    def last(self) -> CountedBatch | None:
+        """The last batch with a violation; None if there was none."""
+        return next((batch for batch in reversed(self.batches) if batch.violations), None)
+
+    @property
+    def trend(self) -> tuple[float, ...]:
+        """The share of records that did not meet it, by batch, as parts of the highest share."""
+        highest = max((batch.share for batch in self.batches), default=0.0) or 1.0
+        return tuple(batch.share / highest for batch in self.batches)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the records of batches that had a violation; None if none had."""
+        return self.violations / self.records if self.records else None
+
+    def to_dict(self) -> ExpectationJson:
+        """The form that `--json` prints."""
+        last = None if self.last is None else _batch_to_dict(self.last)
+        batches = [_batch_to_dict(batch) for batch in self.batches]
+        return as_json(ExpectationJson, self, **{"else": self.action}, last=last, batches=batches)
+
+
+def _batch_to_dict(batch: CountedBatch) -> CountedBatchJson:
+    return as_json(CountedBatchJson, batch, at=iso(batch.at), batch=batch.batch or None)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats(Shown):
     """A table's statistics.
@@ -333,6 +409,7 @@ class Stats(Shown):
     at_most: bool = False
     whole: bool = True
     rest: tuple[Rest, ...] = ()
+    expectations: tuple[ExpectationOverTime, ...] = ()
 
     @property
     def drifted_fields(self) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftline.core.history.batch_properties import FEED
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import QUARANTINE, caseless
 from driftline.core.schema.types import Primitive, Schema, Struct, Type
@@ -23,7 +24,6 @@ from driftline.errors import NeedsSpark, no_table
 from driftline.files.endings import is_archive, is_packed
 from driftline.operations.duckdb_query import query
 from driftline.quarantine.replays import IS_DISCARDED, last_replay, waits
-from driftline.quarantine.table import FEED
 from driftline.runtime.duckdb import identifier
 from driftline.verify.job import Stored, compared_columns, verify
 from driftline.verify.local import LocalRows

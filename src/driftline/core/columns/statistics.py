@@ -1,9 +1,11 @@
-"""Statistics of a table from its metadata, in any format: counts, bounds, and their batches."""
+"""Statistics of a table from its metadata, in any format: counts, bounds, and their batches; violations."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
@@ -249,6 +251,132 @@ class TableStatistics:
     bounds: Mapping[int, Numbers]
     firsts: Mapping[int, Numbers]
     live: int | None = None
+
+
+# One property for each expectation, as for its condition: catalogs limit the length of one, and a batch
+# writes those alone that it adds to. Properties outlive snapshots, and go back with the catalog.
+VIOLATIONS = "driftline.violations."
+_DAYS = 30
+_DAY = 86_400_000  # milliseconds
+_LENGTH = 4000  # characters of a property
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBatch:
+    """A batch with records that do not meet an expectation.
+
+    Attributes:
+        at: milliseconds.
+        batch: its id; empty for all such batches of a day.
+        records: the number of records that it read.
+        violations: the number of those that do not meet the expectation.
+    """
+
+    at: int
+    batch: str
+    records: int
+    violations: int
+
+    @property
+    def share(self) -> float:
+        """The share of the records that do not meet the expectation."""
+        return self.violations / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationCounts:
+    """The records that did not meet an expectation, in all batches that had any.
+
+    Attributes:
+        violations: their number.
+        records: the number of all records of these batches.
+        batches: the last of these batches, oldest first; before them the batches of each of the last days.
+    """
+
+    violations: int = 0
+    records: int = 0
+    batches: tuple[CountedBatch, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> ViolationCounts:
+        """Read the value of a property."""
+        value = json.loads(text)
+        batches = (CountedBatch(int(at), str(batch), *counts) for at, batch, *counts in value["batches"])
+        return cls(int(value["violations"]), int(value["records"]), tuple(batches))
+
+    def properties(self, name: str) -> dict[str, str]:
+        """The property that keeps the counts of the expectation ``name``; none if nothing is counted."""
+        batches, text = list(self.batches), ""
+        while not text or (len(text) > _LENGTH and batches):
+            listed = [[b.at, b.batch, b.records, b.violations] for b in batches]
+            value = {"violations": self.violations, "records": self.records, "batches": listed}
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            del batches[:1]
+        return {VIOLATIONS + name: text} if self.violations else {}
+
+    def added(self, new: CountedBatch) -> ViolationCounts:
+        """Add a batch, in place of an attempt at it that did not end."""
+        before = self.without(new.batch)
+        days = [b for b in before.batches if not b.batch]
+        batches = [*(b for b in before.batches if b.batch), new]
+        # A capture makes twelve batches in minutes, so what was before them is told by day.
+        for old in batches[:-TREND]:
+            same_day = bool(days) and days[-1].at // _DAY == old.at // _DAY
+            day = days.pop() if same_day else CountedBatch(old.at, "", 0, 0)
+            days.append(
+                replace(
+                    old,
+                    batch="",
+                    records=day.records + old.records,
+                    violations=day.violations + old.violations,
+                )
+            )
+        return ViolationCounts(
+            before.violations + new.violations,
+            before.records + new.records,
+            (*days[-_DAYS:], *batches[-TREND:]),
+        )
+
+    def without(self, batch: str) -> ViolationCounts:
+        """Take a batch out, if it is one of the last."""
+        gone = [b for b in self.batches if b.batch == batch]
+        return ViolationCounts(
+            self.violations - sum(b.violations for b in gone),
+            self.records - sum(b.records for b in gone),
+            tuple(b for b in self.batches if b not in gone),
+        )
+
+
+def violations(properties: Mapping[str, str]) -> dict[str, ViolationCounts]:
+    """The counts that a table's properties keep, by the name of the expectation.
+
+    >>> violations(violated({}, "a", 10, {"price": 2}))["price"].violations
+    2
+    """
+    return {
+        key.removeprefix(VIOLATIONS): ViolationCounts.of(text)
+        for key, text in sorted(properties.items())
+        if key.startswith(VIOLATIONS)
+    }
+
+
+def violated(
+    properties: Mapping[str, str], batch: str, records: int, counts: Mapping[str, int]
+) -> dict[str, str]:
+    """The properties that a batch sets for the expectations that some of its records do not meet.
+
+    Args:
+        properties: those before it.
+        batch: its id.
+        records: the number of its records.
+        counts: the number of those that are not as expected, by the name of the expectation.
+    """
+    at, out = time.time_ns() // 1_000_000, dict[str, str]()
+    for name, count in counts.items():
+        before = properties.get(VIOLATIONS + name)
+        kept = ViolationCounts() if before is None else ViolationCounts.of(before)
+        out |= kept.added(CountedBatch(at, batch, records, count)).properties(name)
+    return out
 
 
 def iso(millis: int) -> str:

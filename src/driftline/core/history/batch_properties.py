@@ -1,4 +1,4 @@
-"""Table properties of batches: the last micro-batch, the last truncates, first values in the rest.
+"""Table properties of batches: the last micro-batch, truncates, first values in the rest, violations.
 
 They are set in the commit that brings the data. Unlike a snapshot's summary, they outlive expiry,
 compaction and rollbacks. Of a micro-batch, one property has the checkpoint and the number, as all versions
@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftline.core.columns.statistics import SeenIn
+from driftline.core.columns.statistics import VIOLATIONS, SeenIn, violations
 from driftline.core.planning.own_columns import keys_of, spelled_field, steps
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.errors import DataError
 
 PREFIX = "driftline.capture."
 CONTENTS = "driftline.captured."
+FEED = "driftline.feed"  # of a quarantine: the properties that the table will have, while all of its records wait
 
 
 class BatchIsInError(Exception):
@@ -169,12 +170,26 @@ def by_batch(properties: Mapping[str, str], place: tuple[int, str], batch: str) 
 
 
 def without_batch(properties: Mapping[str, str], batch: str) -> dict[str, str]:
-    """The properties without the truncate of a ``batch`` that is taken back.
+    """The properties without a ``batch`` that is taken back: its truncate, and its violations.
+
+    >>> from driftline.core.columns.statistics import violated
+    >>> before = violated({}, "a", 10, {"price": 2})
+    >>> without_batch(before | violated(before, "b", 10, {"price": 1, "id": 3}), "b") == before
+    True
+    """
+    counted = {key: text for key, text in properties.items() if not key.startswith(VIOLATIONS)}
+    for name, counts in violations(properties).items():
+        counted |= counts.without(batch).properties(name)
+    return _without_truncate(counted, batch)
+
+
+def _without_truncate(properties: Mapping[str, str], batch: str) -> dict[str, str]:
+    """The properties without the truncate of a ``batch``.
 
     >>> first = by_batch({}, (0, "0042"), "a")
-    >>> place_of(without_batch(by_batch(first, (1, "0007"), "b"), "b"))
+    >>> place_of(_without_truncate(by_batch(first, (1, "0007"), "b"), "b"))
     (0, '0042')
-    >>> without_batch(first, "a"), without_batch(first, "b") == first
+    >>> _without_truncate(first, "a"), _without_truncate(first, "b") == first
     ({}, True)
     """
     last = json.loads(properties.get(TRUNCATED_PROPERTY, "{}"))
