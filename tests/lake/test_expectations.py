@@ -202,12 +202,13 @@ def test_violations_are_told_over_time(lake: Lake, table_name: str) -> None:
     table.ingest(RECORDS, dry_run=True)
     with pytest.raises(AuditError):
         table.ingest(RECORDS, audit=True, at_most=0)
-    named, price, small = table.stats().to_dict()["expectations"]
+    stats = table.stats()
+    named, price, small = stats.to_dict()["expectations"]
     assert (price["condition"], price["else"], price["violations"]) == ("price >= 1", "warn", 3)
     assert (small["condition"], small["else"], small["share"]) == (None, None, 0.25)
     assert small["last"] is not None and small["last"]["batch"] == second.batch
     assert (named["violations"], named["share"]) == (3, 0.6)
-    assert "price        warn" in str(table.stats())
+    assert "price        warn" in str(stats)
 
 
 def test_an_undone_batch_takes_its_violations_along(lake: Lake, table_name: str) -> None:
