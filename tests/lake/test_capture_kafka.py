@@ -544,6 +544,21 @@ def test_a_table_of_before_its_topic_was_made_again_lacks_all_of_the_new_one(res
     assert restorable.start() == []
 
 
+def test_a_checkpoint_of_before_its_topic_was_made_again_doubles_nothing_that_the_table_has_of_the_new_one(
+    restorable: Restorable,
+) -> None:
+    made_again(restorable.kafka, restorable.topic, partitions=2)
+    restorable.send()
+    restorable.start(skip_lost=True)
+    restorable.restore_checkpoint()
+    with pytest.raises(DataError, match="was deleted and created again"):
+        restorable.start()
+    restorable.send()
+    restorable.start(skip_lost=True)
+    assert ids(restorable.table) == list(range(10))
+    assert restorable.start() == []
+
+
 def test_offsets_count_of_a_topic_with_another_id_once_a_person_has_deleted_the_ids(
     restorable: Restorable,
 ) -> None:

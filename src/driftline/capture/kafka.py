@@ -145,7 +145,12 @@ class Topics:
         return {name: topic for name, topic in now.items() if remembered.get(name, topic.id) != topic.id}
 
     def _begin_anew(self, again: Mapping[str, Topic], resumption: Resumption) -> None:
-        beginnings = {topic: dict.fromkeys(map(str, again[topic].partitions), 0) for topic in again}
+        # A newer table than the checkpoint may have records of the topics that are there now.
+        has = _of_topics(resumption.last, again)
+        beginnings = {
+            name: {str(partition): has.get(name, {}).get(str(partition), 0) for partition in topic.partitions}
+            for name, topic in again.items()
+        }
         number, position = self.checkpoint.last("commits"), _present(self.checkpoint)
         in_table = _table_has(resumption, number)
         if in_table is not None and _is_planned(resumption, in_table):  # Spark brings it again, and it is in
@@ -543,6 +548,14 @@ def _ends(contents: Mapping[str, Any], ids: Mapping[str, str]) -> Positions:
         for topic, partitions in contents["offsets"].items()
         if then.get(topic) is None or ids.get(topic) in (None, then[topic])
     }
+
+
+def _of_topics(last: Captured | None, topics: Mapping[str, Topic]) -> Positions:
+    """The offsets behind those that the table's last batch had of these topics, and not of earlier ones."""
+    if last is None or "offsets" not in last.contents:
+        return {}
+    read, ends = last.contents.get("topics", {}), _ends(last.contents, {})
+    return {name: ends.get(name, {}) for name, topic in topics.items() if read.get(name) == topic.id}
 
 
 def _is_planned(resumption: Resumption, in_table: Positions) -> bool:
