@@ -13,7 +13,7 @@ from driftline.core.columns.statistics import (
     violations,
 )
 from driftline.core.history.batch_properties import without_batch
-from driftline.stats.build import over_time
+from driftline.stats.build import expectations
 
 DAY = 86_400_000
 
@@ -73,11 +73,11 @@ def test_batches_without_violations_are_told_from_the_first_that_had_some_on() -
         CommittedBatch(300, None, 10), CommittedBatch(400, "replay:0a1b2c3d-1-0a1b2c3d", 4),
     ]  # fmt: skip
 
-    (one,) = over_time(properties, recent)
+    (one,) = expectations(properties, recent)
 
     assert (one.name, one.condition, one.action) == ("a-b", "x > 0", "quarantine")
     assert [(b.batch, b.violations) for b in one.batches] == [("b", 4), ("c", 0)]
     assert one.trend == (1.0, 0.0)
     assert one.last is not None and one.last.batch == "b"
-    (never,) = over_time({"driftline.expect.y": "y is null"}, recent)
+    (never,) = expectations({"driftline.expect.y": "y is null"}, recent)
     assert (never.violations, never.share, never.batches, never.last) == (0, None, (), None)

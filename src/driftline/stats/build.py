@@ -157,7 +157,7 @@ def build(
         quarantined=inputs.quarantined,
         waiting=inputs.waiting,
         rest=inputs.rest,
-        expectations=over_time(inputs.properties, metadata.counts.recent if metadata else ()),
+        expectations=expectations(inputs.properties, metadata.counts.recent if metadata else ()),
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
         deleted=metadata.deleted if metadata and not scanned else 0,
@@ -166,7 +166,7 @@ def build(
     )
 
 
-def over_time(
+def expectations(
     properties: Mapping[str, str], recent: Sequence[CommittedBatch]
 ) -> tuple[ExpectationOverTime, ...]:
     """The expectations of a table, and those of before that are counted, by name.
@@ -182,12 +182,12 @@ def over_time(
     }
     counts = violations(properties)
     return tuple(
-        _over_time(name, texts.get(name), counts.get(name, ViolationCounts()), recent)
+        _expectation(name, texts.get(name), counts.get(name, ViolationCounts()), recent)
         for name in sorted({*texts, *counts})
     )
 
 
-def _over_time(
+def _expectation(
     name: str, text: str | None, counts: ViolationCounts, recent: Sequence[CommittedBatch]
 ) -> ExpectationOverTime:
     condition = action = None
