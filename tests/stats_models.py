@@ -27,6 +27,7 @@ def made(columns, drifted=(), events=(), waiting=(), **more) -> Stats:
         "table": "shop.orders", "records": 100, "batches": 2, "leaves": sum(not c.nested for c in columns),
         "quarantined": sum(w.records for w in waiting), "recent": (CommittedBatch(AT, "b1" * 16, 60), CommittedBatch(AT + 60_000, "b2" * 16, 40)),
     }  # fmt: skip
+    given["known"] = given["recent"]
     return Stats(
         schema=1, at=AT, exact=False, columns=tuple(columns), drifted=tuple(drifted), events=tuple(events),
         waiting=tuple(waiting), **(given | more),
@@ -62,9 +63,10 @@ def small() -> Stats:
     ]
     return made(
         columns,
-        [DriftedField(("price",), parts)],
+        [DriftedField(("price",), parts, periods={0: (60, 0), 1: (10, 30)})],
         events,
         [WaitingRecords("invalid JSON", 3, '{"id": ', "in/2.jsonl:9", "2026-03-02T08:01:00Z")],
+        refused={"invalid JSON": (CommittedBatch(AT + 59_000, "b2" * 16, 3),)},
     )
 
 
@@ -83,10 +85,11 @@ def hostile() -> Stats:
     expected = ExpectationOverTime(HOSTILE, QUOTES, "warn", 1, 1, (CountedBatch(AT, HOSTILE, 1, 1),))
     return made(
         columns,
-        [DriftedField((HOSTILE,), (part,))],
+        [DriftedField((HOSTILE,), (part,), periods={0: (1,), 1: (0,)})],
         [event],
         [waiting],
         table=HOSTILE,
+        refused={HOSTILE: (CommittedBatch(AT, QUOTES, 1),)},
         expectations=(expected,),
     )
 

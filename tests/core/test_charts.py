@@ -2,17 +2,18 @@
 
 import itertools
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+import driftline.report.shown  # noqa: F401  how values print
 from driftline.core.columns.statistics import CommittedBatch
 from driftline.core.columns.timeline import SLOTS, time_axes
 from driftline.core.schema.types import BOOLEAN, LONG, STRING, List
 from driftline.report.page import chart
 from driftline.report.page.chart import Series, Tick
-from driftline.report.page.rows import kind
-from stats_models import AT, HOSTILE, QUOTES
+from stats_models import AT, HOSTILE, QUOTES, hostile, small
 
 MINUTE, DAY = 60_000, 86_400_000  # milliseconds
 
@@ -121,6 +122,15 @@ def test_ten_thousand_batches_are_few_bytes():
     assert len(chart.chart("t", ticks, [Series("long", "whole", (7,) * len(ticks))] * 3)) < 15_000
 
 
+def test_a_notebook_has_the_chart_with_a_style_of_its_own():
+    drawn = Parsed(html := small()._repr_html_())
+    assert drawn.tags.count("figure") == 1 and "100 % long" in html
+    assert html.count("<pattern") == 2
+    bad = Parsed(hostile()._repr_html_())
+    assert not {"script", "img"} & set(bad.tags)
+    assert "figure" not in Parsed(replace(small(), drifted=())._repr_html_()).tags
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
@@ -136,7 +146,7 @@ def test_each_colour_stands_out_by_day_and_by_night(name):
 
 
 def test_each_kind_of_type_has_a_pattern_of_its_own():
-    kinds = [kind(type_) for type_ in (LONG, STRING, BOOLEAN, List(LONG))]
+    kinds = [chart.kind(type_) for type_ in (LONG, STRING, BOOLEAN, List(LONG))]
     assert set(kinds) < set(chart.KINDS)
     assert chart.shades(["text", "list", "text", "text", "text"]) == [
         "text",

@@ -73,8 +73,12 @@ def test_the_numbers_of_the_page_are_those_of_the_table(show):
     }
     bar = browser.find_element(By.CSS_SELECTOR, ".card .bar")
     assert bar.accessible_name == "70 % long, 30 % string"
-    widths = [e.size["width"] for e in bar.find_elements(By.TAG_NAME, "span")]
+    widths = [float(e.get_attribute("width")) for e in bar.find_elements(By.TAG_NAME, "rect")]
     assert widths[0] / sum(widths) == pytest.approx(0.7, abs=0.02)
+    over_time = browser.find_element(By.CSS_SELECTOR, ".card .by-batch .chart svg")
+    assert over_time.accessible_name == (
+        "Types of price by batch. 2026-03-02 08:00Z: 100 % long; 2026-03-02 08:01Z: 25 % long, 75 % string"
+    )
     assert "1 EUR" in browser.find_element(By.CSS_SELECTOR, ".event.drift").text
     assert "invalid JSON" in browser.find_element(By.CSS_SELECTOR, ".reasons").text
     assert names(browser)[:4] == ["id", "price", "price_string← price", "tags"]
@@ -150,6 +154,23 @@ def test_the_keyboard_reaches_everything(show):
         reached.append(browser.switch_to.active_element.get_attribute("id"))
         keys.send_keys(Keys.TAB).perform()
     assert {"kind", "open", "close", "tree"} <= set(reached)
+
+
+def test_the_time_axis_is_of_batches_or_of_dates_and_its_numbers_open_by_keyboard(show):
+    browser = show(small())
+    shown = {axis: browser.find_elements(By.CSS_SELECTOR, f".by-{axis}") for axis in ("batch", "date")}
+    assert [{e.is_displayed() for e in shown[axis]} for axis in shown] == [{True}, {False}]
+    browser.find_element(By.ID, "axis-batch").send_keys(Keys.ARROW_RIGHT)
+    assert [{e.is_displayed() for e in shown[axis]} for axis in shown] == [{False}, {True}]
+    numbers = browser.find_element(By.CSS_SELECTOR, ".card .by-date .numbers")
+    numbers.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    assert numbers.find_element(By.TAG_NAME, "table").text.splitlines()[1:] == [
+        "2026-03-02 08:00Z · b1b1b1b1, 2026-03-02 08:00Z 60 · 100 % 0 · 0 %",
+        "2026-03-02 08:01Z · b2b2b2b2, 2026-03-02 08:01Z 10 · 25 % 30 · 75 %",
+    ]
+    assert "3" in browser.find_element(By.CSS_SELECTOR, "#quarantine ~ .by-date").get_attribute("textContent")
+    browser.find_element(By.CSS_SELECTOR, ".overview a[href='#drift']").click()
+    assert browser.current_url.endswith("#drift")
 
 
 def test_a_screen_reader_finds_its_way(show):

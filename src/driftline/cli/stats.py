@@ -78,11 +78,12 @@ def _of_table(
 
     if html is not None:
         writable(html)
-    measured = None if exact else _offline(scope, table)
+    over_time = html is not None
+    measured = None if exact else _offline(scope, table, over_time=over_time)
     if measured is None:
         with Progress() as progress:
             lake = scope.open(progress, table=table, brief=not exact)
-            measured = lake.table(table).stats(exact=exact, progress=progress.phase)
+            measured = lake.table(table).stats(exact=exact, over_time=over_time, progress=progress.phase)
     for path in paths:
         if not measured.only(path).columns:
             near = nearest(path, [dotted(column.path) for column in measured.columns], _SIMILAR)
@@ -109,7 +110,8 @@ def _of_lake(scope: Invocation, *, exact: bool, html: Path | None, json: bool) -
     if html is not None and not html.is_dir():
         writable(html)
     with Progress() as progress:
-        measured = scope.open(progress, must_exist=True).stats(exact=exact, progress=progress.phase)
+        lake = scope.open(progress, must_exist=True)
+        measured = lake.stats(exact=exact, over_time=html is not None, progress=progress.phase)
     if json:
         put(measured.to_dict())
     elif html is None:
@@ -132,12 +134,12 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
         typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB; open it in any browser")
 
 
-def _offline(scope: Invocation, table: str) -> Stats | None:
+def _offline(scope: Invocation, table: str, *, over_time: bool) -> Stats | None:
     """The table's statistics, without Spark; None where that takes Spark."""
     from driftline.stats.build import stats  # late: the other commands do without
 
     offline = scope.offline(table)
-    return None if offline is None else stats(offline)
+    return None if offline is None else stats(offline, over_time=over_time)
 
 
 def _write(file: Path, text: str) -> int:

@@ -592,8 +592,11 @@ class CatalogTable(AlterableTable, Protocol):
         """Return the table's data files by partition spec."""
         ...
 
-    def statistics(self, schema: Schema) -> TableStatistics:
-        """Read column statistics of ``schema`` from metadata. Raises UsageError if there is no table."""
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics:
+        """Read column statistics of ``schema`` from metadata, those ``watched`` by period, too.
+
+        Raises UsageError if there is no table.
+        """
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:

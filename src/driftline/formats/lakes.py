@@ -33,8 +33,11 @@ class OfflineTable(Protocol):
         """The known past of the table."""
         ...
 
-    def statistics(self, schema: Schema) -> TableStatistics | None:
-        """The statistics of the columns of ``schema`` from metadata; None if it takes Spark to read them."""
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics | None:
+        """The statistics of the columns of ``schema`` from metadata, those ``watched`` by period, too.
+
+        None if it takes Spark to read them.
+        """
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:

@@ -224,17 +224,21 @@ class Lake(Shown):
         names = self.embedded.names() if self.embedded else None
         return self.format.tables() if names is None else names
 
-    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
+    def stats(
+        self, *, exact: bool = False, over_time: bool = True, progress: Callable[[str], None] = lambda _: None
+    ) -> LakeStats:
         """The statistics of all tables: their contents, their recent drift, their waiting records.
 
         From metadata, or ``exact`` by scans. A table all of whose records wait does not exist yet, but its
-        numbers are among them. ``progress`` is called with the name of each step.
+        numbers are among them. ``over_time``: with what the pages show by batch and date. ``progress`` is
+        called with the name of each step.
         """
-        names = {name.removesuffix(QUARANTINE) for name in self._names()}
-        stats = (
-            self.table(name).stats(exact=exact, progress=_about(name, progress)) for name in sorted(names)
+        names = sorted({name.removesuffix(QUARANTINE) for name in self._names()})
+        tables = (
+            self.table(name).stats(exact=exact, over_time=over_time, progress=_about(name, progress))
+            for name in names
         )
-        return LakeStats(self.warehouse or self.catalog, tuple(stats))
+        return LakeStats(self.warehouse or self.catalog, tuple(tables))
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; its first ingest creates it."""

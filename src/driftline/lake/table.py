@@ -486,17 +486,22 @@ class Table(Shown):
         return discard(self.format, source, restore=True)
 
     def stats(
-        self, *paths: str, exact: bool = False, progress: Callable[[str], None] = lambda _: None
+        self,
+        *paths: str,
+        exact: bool = False,
+        over_time: bool = True,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Stats:
         """The contents of the table, column by column, and its drift: from metadata, or ``exact`` by a scan.
 
-        ``paths``: only columns whose path contains one of these; `*` matches any text. ``progress`` is called
-        with the name of each step. Raises UsageError if the table does not exist.
+        ``paths``: only columns whose path contains one of these; `*` matches any text. ``over_time``: with
+        what the page shows by batch and date. ``progress`` is called with the name of each step.
+        Raises UsageError if the table does not exist.
         """
         offline = self.lake.embedded.table(self.name) if self.lake.embedded and not exact else None
-        measured = offline_stats(offline) if offline else None
+        measured = offline_stats(offline, over_time=over_time) if offline else None
         if measured is None:
-            measured = stats(self.format, exact=exact, progress=progress)
+            measured = stats(self.format, exact=exact, over_time=over_time, progress=progress)
         return measured.only(*paths) if paths else measured
 
     def schema(self) -> TableSchema:

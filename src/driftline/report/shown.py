@@ -22,7 +22,16 @@ from driftline.stats.model import Stats
 from driftline.verify.verdict import Verdict
 
 shows(Result, text.batch)
-shows(Stats, stats_text.stats)
+
+
+def _drift(stats: Stats) -> str:
+    """The charts of a table's drifted fields."""
+    from driftline.report.page.over_time import in_short  # late: jinja2 is slow to load
+
+    return in_short(stats)
+
+
+shows(Stats, stats_text.stats, _drift)
 shows(LakeStats, lambda of: stats_text.lake(of.tables))
 shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
 shows(Altered, altered)

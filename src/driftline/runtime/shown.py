@@ -22,9 +22,21 @@ def _lines(_: object) -> Iterable[RenderableType] | None:
     return None
 
 
-def shows(type_: type[_T], render: Callable[[_T], Iterable[RenderableType]]) -> None:
-    """Register the lines that show values of a type."""
+@singledispatch
+def _charts(_: object) -> str:
+    """HTML that follows the lines in a notebook."""
+    return ""
+
+
+def shows(
+    type_: type[_T],
+    render: Callable[[_T], Iterable[RenderableType]],
+    charts: Callable[[_T], str] | None = None,
+) -> None:
+    """Register the lines that show values of a type, and HTML that follows them in a notebook."""
     _lines.register(type_, render)
+    if charts is not None:
+        _charts.register(type_, charts)
 
 
 class Shown:
@@ -43,9 +55,10 @@ class Shown:
         if lines is None:
             return None
         style = "line-height:1.4;font-family:ui-monospace,Menlo,Consolas,monospace"
-        return _printed(lines).export_html(
+        html = _printed(lines).export_html(
             inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
         )
+        return html + _charts(self)
 
 
 def _printed(lines: Iterable[RenderableType]) -> Console:

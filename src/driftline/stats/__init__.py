@@ -18,7 +18,7 @@ from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, no_table
 from driftline.operations.history import history
 from driftline.sql.lost import waiting as rest
-from driftline.stats.build import StatisticsInputs, build
+from driftline.stats.build import StatisticsInputs, build, watched
 from driftline.stats.exact import Siblings, drifted, samples
 from driftline.stats.exact import exact as scan
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats
@@ -30,12 +30,18 @@ __all__ = ["ColumnStatistics", "DriftedField", "Stats", "stats"]
 
 
 def stats(
-    table: CatalogTable, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None
+    table: CatalogTable,
+    *,
+    exact: bool = False,
+    over_time: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Stats:
     """The statistics of a table.
 
     Args:
         exact: with a scan of its rows.
+        over_time: with the values of drifted fields by period.
+        progress: called with each step.
 
     A table all of whose records wait in quarantine does not exist yet, and has only their numbers. Raises
     UsageError if there is neither.
@@ -49,12 +55,12 @@ def stats(
         if not quarantine.of(table).load().exists:
             raise no_table(table.name)
         inputs = StatisticsInputs(quarantine.with_feed(table, state).properties)
-        inputs.quarantined, inputs.waiting = waiting(table)
+        inputs.quarantined, inputs.waiting, inputs.refused = waiting(table, over_time=over_time)
         return replace(build(table.name, state.schema, MARK, [], inputs), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
-    statistics = table.statistics(state.schema)
+    statistics = table.statistics(state.schema, watched(fields) if over_time else frozenset())
     inputs = StatisticsInputs(state.properties, statistics)
     inputs.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
@@ -64,7 +70,7 @@ def stats(
         _countable(table.name, readable, fields)
         inputs.exact = scan(table.read_readable(), readable, fields, progress)
     progress("looking into quarantine")
-    inputs.quarantined, inputs.waiting = waiting(table)
+    inputs.quarantined, inputs.waiting, inputs.refused = waiting(table, over_time=over_time)
     if rest_column(state.schema.struct) is not None:
         progress("looking into the rest")
         inputs.rest = tuple(

@@ -42,10 +42,11 @@ from driftline.stats.model import (
 )
 
 if TYPE_CHECKING:
-    from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.columns.statistics import CommittedBatch, Counts, TableStatistics
     from driftline.stats.exact import Exact
 
 PLAIN = "first-sight"
+WATCHED = 200  # drifted fields whose values are counted by period
 
 
 def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
@@ -117,6 +118,7 @@ class StatisticsInputs:
     samples: Mapping[int, str] = field(default_factory=dict)
     quarantined: int = 0
     waiting: tuple[WaitingRecords, ...] = ()
+    refused: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict)
     rest: tuple[Rest, ...] = ()
 
 
@@ -136,13 +138,11 @@ def build(
     for f in schema.struct.fields:
         _number(f, inputs, origins, numbers)
     columns = tuple(
-        ColumnStatistics(
-            path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id]
-        )
+        ColumnStatistics(path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id])
         for path, f in schema.walk()
-    )
-    drifted = tuple(DriftedField(s.path, tuple(_parts(s, inputs, numbers, origins)), s.keys) for s in fields)
-    return Stats(
+    )  # fmt: skip
+    drifted = tuple(_drifted(siblings, inputs, numbers, origins) for siblings in fields)
+    measured = Stats(
         table=name,
         schema=schema.id,
         at=metadata.at if metadata else None,
@@ -157,12 +157,24 @@ def build(
         quarantined=inputs.quarantined,
         waiting=inputs.waiting,
         rest=inputs.rest,
-        expectations=expectations(inputs.properties, metadata.counts.recent if metadata else ()),
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
         deleted=metadata.deleted if metadata and not scanned else 0,
         at_most=metadata is not None and not scanned and metadata.live is None,
         whole=inputs.history.whole if inputs.history else False,
+    )
+    return _with_batches(measured, inputs)
+
+
+def _with_batches(stats: Stats, inputs: StatisticsInputs) -> Stats:
+    """The statistics with what is known by batch."""
+    counts = inputs.metadata.counts if inputs.metadata else None
+    return replace(
+        stats,
+        known=counts.known if counts else (),
+        before=counts.before if counts else None,
+        refused=inputs.refused,
+        expectations=expectations(inputs.properties, counts.recent if counts else ()),
     )
 
 
@@ -286,6 +298,13 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
     )  # fmt: skip
 
 
+def _drifted(
+    siblings: Siblings, inputs: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
+) -> DriftedField:
+    parts = tuple(_parts(siblings, inputs, numbers, origins))
+    return DriftedField(siblings.path, parts, siblings.keys, _by_period(siblings, parts, inputs.metadata))
+
+
 def _parts(
     siblings: Siblings, inputs: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
 ) -> list[TypeShare]:
@@ -295,7 +314,8 @@ def _parts(
     if inputs.exact is not None:
         groups = inputs.exact.own[siblings.path]
     else:
-        groups = [(group, None) for group in from_metadata(siblings, inputs.metadata)]
+        counts = inputs.metadata.counts if inputs.metadata else None
+        groups = [(group, None) for group in by_counts(siblings, counts)]
     parts = []
     for group, sample in groups:
         column = group.columns[0]
@@ -322,15 +342,38 @@ def _parts(
     return sorted(parts, key=lambda p: -(p.records or 0))
 
 
-def from_metadata(siblings: Siblings, metadata: TableStatistics | None) -> list[Own]:
+def _by_period(
+    siblings: Siblings, parts: Sequence[TypeShare], metadata: TableStatistics | None
+) -> dict[int | None, tuple[int | None, ...]]:
+    """The values of each part by period; of a field that is not watched, or not counted, nothing."""
+    if metadata is None or not any(
+        c.id in counts.by_column for counts in metadata.periods.values() for c in siblings.columns
+    ):
+        return {}
+    place = dict(zip((c.id for c in siblings.columns), siblings.places, strict=True))
+    columns, values_of = {part.columns for part in parts}, {}
+    for period, counts in metadata.periods.items():
+        groups = by_counts(siblings, counts)
+        values = {tuple(place[c.id] for c in group.columns): group.values for group in groups}
+        counted = values.keys() <= columns and None not in values.values()
+        values_of[period] = tuple(values.get(part.columns, 0) if counted else None for part in parts)
+    return values_of if any(None not in values for values in values_of.values()) else {}
+
+
+def watched(fields: Sequence[Siblings]) -> frozenset[int]:
+    """The columns of drifted fields that are counted by period: of the first `WATCHED`."""
+    return frozenset(column.id for siblings in fields[:WATCHED] for column in siblings.columns)
+
+
+def by_counts(siblings: Siblings, counts: Counts | None) -> list[Own]:
     """Own values, added up over the files of each schema."""
-    if metadata is None:
+    if counts is None:
         return [Own((c,), None) for c in siblings.columns]
     by_columns: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
-    for schema, files in metadata.counts.files.items():
-        ids = metadata.counts.ids.get(schema) if schema is not None else None
+    for schema, files in counts.files.items():
+        ids = counts.ids.get(schema) if schema is not None else None
         values_of = {
-            c.id: metadata.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
+            c.id: counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
         }
         # Schema by schema: files from before a column was added hold none of its values.
         divided = rewritten_values if files.rewritten else own_values
@@ -342,14 +385,16 @@ def from_metadata(siblings: Siblings, metadata: TableStatistics | None) -> list[
     return [group for group in by_columns.values() if group.values != 0 or len(group.columns) == 1]
 
 
-def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:
+def stats(table: OfflineTable, *, in_short: bool = False, over_time: bool = True) -> Stats | None:
     """The statistics as `driftline.stats.stats` gives them.
 
-    ``in_short``: without samples of values, and reasons of records in quarantine. None if Spark is needed:
-    for one of these, or for values in the rest.
+    ``in_short``: without samples of values, and reasons of records in quarantine; ``over_time``: with the
+    values of drifted fields by period. None if Spark is needed: for one of these, or for values in the rest.
     """
     state = table.load()
-    statistics = table.statistics(state.schema)
+    schema, mark = state.schema, from_properties(state.properties).mark
+    fields = list(drifted(schema, mark))
+    statistics = table.statistics(schema, watched(fields) if over_time and not in_short else frozenset())
     if statistics is None or rest_column(state.schema.struct):
         return None
     try:
@@ -357,8 +402,6 @@ def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:
         quarantined = 0 if quarantine is None else _waiting(quarantine, state.properties)
     except NeedsSpark:
         return None
-    schema, mark = state.schema, from_properties(state.properties).mark
-    fields = list(drifted(schema, mark))
     samples, missing = by_bounds(fields, statistics)
     if not in_short and (missing or quarantined):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from re import match
@@ -255,11 +256,14 @@ class DriftedField:
 
     Attributes:
         keys: its path by keys of the data, which it may share with another place.
+        periods: by period of the table's `time_axes`, the values of each part, None where that is not known;
+            under None: those of batches that are no longer known.
     """
 
     path: Path
     parts: tuple[TypeShare, ...]
     keys: Path = ()
+    periods: Mapping[int | None, tuple[int | None, ...]] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> DriftedFieldJson:
         """The form that `--json` prints."""
@@ -388,6 +392,9 @@ class Stats(Shown):
         at_most: ``records`` counts deleted rows too.
         whole: the history begins with the table.
         rest: the values that wait there.
+        known: the batches whose files have only their own records, oldest first.
+        before: the time before which all other records came.
+        refused: the records in quarantine for the most frequent reasons, by batch; "" stands for all others.
     """
 
     table: str
@@ -410,6 +417,9 @@ class Stats(Shown):
     whole: bool = True
     rest: tuple[Rest, ...] = ()
     expectations: tuple[ExpectationOverTime, ...] = ()
+    known: tuple[CommittedBatch, ...] = ()
+    before: int | None = None
+    refused: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def drifted_fields(self) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from driftline.core.columns.statistics import CommittedBatch
 from driftline.core.planning.plan import NO_COLUMN, NOTHING, NOWHERE
 from driftline.quarantine.pending import Pending
 from driftline.runtime.spark_conf import SMALL, configured
@@ -11,8 +13,11 @@ from driftline.sql.quoting import literal
 from driftline.stats.model import WaitingRecords
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from driftline.formats.base import CatalogTable
 
+LARGEST = 5  # reasons that are told by batch
 REASONS = 50  # that are reported, those of most records first
 _SAMPLE = 200  # characters
 # The reason without what differs from record to record.
@@ -26,16 +31,21 @@ _REASON = (
 _PLACE = "coalesce(nullif(concat_ws(':', source, line), ''), concat_ws(':', topic, partition, offset))"
 
 
-def waiting(table: CatalogTable) -> tuple[int, tuple[WaitingRecords, ...]]:
-    """The number of records in quarantine, and the reasons, each with a record."""
+def waiting(
+    table: CatalogTable, *, over_time: bool
+) -> tuple[int, tuple[WaitingRecords, ...], dict[str, tuple[CommittedBatch, ...]]]:
+    """The number of records in quarantine, and the reasons, each with a record.
+
+    ``over_time``: the most frequent ones also by batch.
+    """
     from pyspark.sql import functions as F
 
     pending = Pending.of(table)
     if pending is None:
-        return 0, ()
+        return 0, (), {}
     with configured(table.spark, SMALL):
         frame = pending.rows().where(pending.waits)
-        rows = (
+        reasons = (
             frame.selectExpr(f"{_REASON} as reason", "raw", f"{_PLACE} as place", "quarantined_at")
             .groupBy("reason")
             .agg(
@@ -47,9 +57,30 @@ def waiting(table: CatalogTable) -> tuple[int, tuple[WaitingRecords, ...]]:
             .limit(REASONS)
             .collect()
         )
-        return int(frame.count()), tuple(
+        groups = tuple(
             WaitingRecords(
                 r["reason"], r["records"], r["one"]["raw"] or "", r["one"]["place"] or "", r["last"] or ""
             )
-            for r in rows
+            for r in reasons
         )
+        refused = _by_batch(frame, [group.reason for group in groups[:LARGEST]]) if over_time else {}
+        return int(frame.count()), groups, refused
+
+
+def _by_batch(frame: DataFrame, reasons: Sequence[str]) -> dict[str, tuple[CommittedBatch, ...]]:
+    """The number of records by reason and batch, in order of time; all other reasons are ""."""
+    from pyspark.sql import functions as F
+
+    listed = ", ".join(map(literal, reasons)) or "''"
+    rows = (
+        frame.selectExpr(f"{_REASON} as reason", "batch", "quarantined_at")
+        .selectExpr(f"if(reason in ({listed}), reason, '') as reason", "batch", "quarantined_at")
+        .groupBy("reason", "batch")
+        .agg(F.expr("unix_millis(min(quarantined_at)) as at"), F.expr("count(*) as records"))
+        .orderBy("at")
+        .collect()
+    )
+    out: dict[str, list[CommittedBatch]] = {reason: [] for reason in reasons}
+    for row in rows:
+        out.setdefault(row["reason"], []).append(CommittedBatch(row["at"], row["batch"], row["records"]))
+    return {reason: tuple(batches) for reason, batches in out.items()}

@@ -165,6 +165,17 @@ class Counts:
         return tuple(s.batch for s in self.snapshots if s.born or (s.moved and s.batch.records))
 
     @property
+    def known(self) -> tuple[CommittedBatch, ...]:
+        """The commits whose files have only their own records."""
+        return tuple(s.batch for s in self.snapshots if s.born)
+
+    @property
+    def before(self) -> int | None:
+        """The time before which all other records came."""
+        others = [s.batch.at for s in self.snapshots if not s.born]
+        return max(others, default=min((batch.at for batch in self.known), default=None))
+
+    @property
     def recent(self) -> tuple[CommittedBatch, ...]:
         """The last batches, oldest first."""
         return tuple(s.batch for s in self.snapshots if s.slot is not None)
@@ -241,6 +252,8 @@ class TableStatistics:
         firsts: bounds by column id, in a file of the batch that brought the column's first value.
         deleted: rows that delete files hide and metrics still count.
         live: the other rows; None if unknown.
+        periods: counts of the watched columns, by the periods of the batches' `time_axes`; None: in files of
+            batches that are no longer known, or whose rows are older than the files.
     """
 
     at: int
@@ -251,6 +264,7 @@ class TableStatistics:
     bounds: Mapping[int, Numbers]
     firsts: Mapping[int, Numbers]
     live: int | None = None
+    periods: Mapping[int | None, Counts] = field(default_factory=dict)
 
 
 # One property for each expectation, as for its condition: catalogs limit the length of one, and a batch

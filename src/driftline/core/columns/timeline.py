@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
 
-from driftline.core.columns.statistics import CommittedBatch, to_minute
+from driftline.core.columns.statistics import CommittedBatch, KnownSnapshot, to_minute
 
 SLOTS = 60  # of an axis at most
 _ENOUGH = 12  # slots by the calendar, where a finer unit has more
@@ -80,6 +80,12 @@ def time_axes(batches: Sequence[CommittedBatch], slots: int = SLOTS) -> TimeAxes
         tuple(slot(to_minute(batches[run.start].at), run) for run in runs),
         tuple(slot(label, run) for label, run in stretches) if len(stretches) > 1 else (),
     )
+
+
+def periods(snapshots: Sequence[KnownSnapshot]) -> list[int | None]:
+    """The period of each snapshot; None for one whose files have older rows."""
+    period_of = iter(time_axes([s.batch for s in snapshots if s.born]).period_of)
+    return [next(period_of) if s.born else None for s in snapshots]
 
 
 def _slot(label: str, batches: Sequence[CommittedBatch], periods: range) -> TimeSlot:

@@ -6,7 +6,7 @@ No data is read. Inlined rows have no statistics: if there are any, values are u
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from driftline.core.columns.statistics import (
     Value,
     shown,
 )
+from driftline.core.columns.timeline import periods
 from driftline.core.history.entries import BATCH, MOVED
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
@@ -42,8 +43,13 @@ if TYPE_CHECKING:
 _FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})"
 
 
-def table_statistics(connection: Connection, name: str, schema: Schema) -> TableStatistics:
-    """Read the statistics of the columns of ``schema``. Raises UsageError if there is no table."""
+def table_statistics(
+    connection: Connection, name: str, schema: Schema, watched: frozenset[int] = frozenset()
+) -> TableStatistics:
+    """Read the statistics of the columns of ``schema``, those ``watched`` by period, too.
+
+    Raises UsageError if there is no table.
+    """
     state = load(connection, name)
     if state.table is None or state.snapshot is None:
         raise no_table(name)
@@ -73,6 +79,7 @@ def table_statistics(connection: Connection, name: str, schema: Schema) -> Table
         _bounds(connection, table, snapshot, plain, counts),
         _firsts(connection, table, snapshot, plain),
         counts.records - deleted,
+        _periods(connection, table, snapshot, counts, watched) if watched else {},
     )
 
 
@@ -108,13 +115,7 @@ def _counts(
     connection: Connection, table: int, snapshot: int, snapshots: tuple[KnownSnapshot, ...]
 ) -> dict[int, dict[int | None, Count]]:
     places = {s.id: i for i, s in enumerate(snapshots)}
-    versions = [
-        (int(begin), int(version))
-        for begin, version in connection.rows(
-            "SELECT begin_snapshot, schema_version FROM meta.ducklake_schema_versions WHERE table_id = ? ORDER BY 1",
-            [table],
-        )
-    ]
+    versions = _versions(connection, table)
     out: dict[int, dict[int | None, Count]] = defaultdict(dict)
     parameters = [table, snapshot, snapshot]
     for column, begin, merged, values, files in connection.rows(
@@ -125,10 +126,58 @@ def _counts(
         "WHERE s.value_count IS NOT NULL GROUP BY ALL",
         [*parameters, *parameters],
     ):
-        schema = max((v for b, v in versions if b <= begin), default=None)
+        schema = _version(versions, int(begin))
         count = out[int(column)].setdefault(schema, Count())
         _add(count, int(values), int(files), None if merged else places.get(int(begin)), snapshots)
     return out
+
+
+def _periods(
+    connection: Connection, table: int, snapshot: int, counts: Counts, watched: frozenset[int]
+) -> dict[int | None, Counts]:
+    """The counts of some columns by period."""
+    period_of = dict(zip((s.id for s in counts.snapshots), periods(counts.snapshots), strict=True))
+    begins = [
+        int(row[0])
+        for row in connection.rows(
+            f"SELECT DISTINCT begin_snapshot FROM {_FILES}", [table, snapshot, snapshot]
+        )
+    ]
+    versions = _versions(connection, table)
+    # Summed up in SQL: of 10,000 batches, the rows would be too many.
+    groups = [(period_of.get(begin), _version(versions, begin)) for begin in begins]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    files = (
+        f"(SELECT f.*, g.n FROM {_FILES} f JOIN (SELECT unnest(?::BIGINT[]) AS b, unnest(?::BIGINT[]) AS n) g "
+        "ON g.b = f.begin_snapshot)"
+    )
+    parameters = [table, snapshot, snapshot, begins, [numbers[group] for group in groups]]
+    by_period: dict[int | None, dict[int, dict[int | None, Count]]] = defaultdict(lambda: defaultdict(dict))
+    for column, number, merged, values, count_of_files in connection.rows(
+        f"SELECT {RECORDS}, n, partial_max IS NOT NULL, sum(record_count), count(*) FROM {files} GROUP BY ALL UNION ALL "
+        f"SELECT s.column_id, f.n, f.partial_max IS NOT NULL, sum(s.value_count), count(*) FROM {files} f "
+        "JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id "
+        "WHERE s.value_count IS NOT NULL AND s.column_id IN (SELECT unnest(?::BIGINT[])) GROUP BY ALL",
+        [*parameters, *parameters, sorted(watched)],
+    ):
+        period, version = list(numbers)[number]
+        of_period = by_period[None if merged else period][int(column)]
+        count = of_period.setdefault(version, Count())
+        count.values += int(values)
+        count.files += int(count_of_files)
+        count.rewritten += int(values) if merged or period is None else 0
+    return {period: replace(counts, by_column=by_column) for period, by_column in by_period.items()}
+
+
+def _versions(connection: Connection, table: int) -> list[tuple[int, int]]:
+    """The versions of the schema, each with the snapshot that began it."""
+    statement = "SELECT begin_snapshot, schema_version FROM meta.ducklake_schema_versions WHERE table_id = ? ORDER BY 1"
+    return [(int(begin), int(version)) for begin, version in connection.rows(statement, [table])]
+
+
+def _version(versions: Sequence[tuple[int, int]], begin: int) -> int | None:
+    """The version of the schema of files that a snapshot began."""
+    return max((version for since, version in versions if since <= begin), default=None)
 
 
 def _add(
@@ -287,9 +336,9 @@ class OfflineDuckLakeTable:
 
         return self.catalog.read(look)
 
-    def statistics(self, schema: Schema) -> TableStatistics:
-        """The catalog's statistics for the columns of ``schema``."""
-        return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics:
+        """The catalog's statistics for the columns of ``schema``, those ``watched`` by period, too."""
+        return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema, watched))
 
     def beside(self, name: str) -> OfflineDuckLakeTable | None:
         """Another table of this lake; None if it does not exist."""

@@ -147,9 +147,12 @@ class DuckLakeTable(CatalogTable):
             if version is not None:
                 yield Snapshot(int(snapshot), int(version))
 
-    def statistics(self, schema: Schema) -> TableStatistics:
-        """Read column statistics of ``schema`` from the catalog. Raises UsageError if there is no table."""
-        return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics:
+        """Read column statistics of ``schema`` from the catalog, those ``watched`` by period, too.
+
+        Raises UsageError if there is no table.
+        """
+        return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema, watched))
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """Return the known defaults that columns have had, by column id."""

@@ -10,6 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +23,13 @@ from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
-from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path, table_statistics
+from driftline.formats.iceberg.manifests import (
+    ManifestEntry,
+    entries_of,
+    local_path,
+    sums_of,
+    table_statistics,
+)
 from driftline.formats.iceberg.relocating import CATALOG, catalog_errors, catalog_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
@@ -96,12 +103,15 @@ class OfflineIcebergTable:
             return {}
         return defaults_of(map(from_json, self._metadata["schemas"]))
 
-    def statistics(self, schema: Schema) -> TableStatistics | None:
-        """The statistics of the columns from metadata; None if the manifests are too many, or unreadable."""
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics | None:
+        """The statistics of the columns from metadata, those ``watched`` by period, too.
+
+        None if the manifests are too many, or unreadable.
+        """
         entries = self.entries()
         if entries is None:
             return None
-        return table_statistics(self._metadata, schema, lambda summation: summation.sums(entries))
+        return table_statistics(self._metadata, schema, partial(sums_of, entries), watched)
 
     def entries(self) -> list[ManifestEntry] | None:
         """List the files of the current snapshot, delete files too; None if too many or bad ones."""

@@ -213,12 +213,15 @@ class IcebergTable(CatalogTable):
             yield Snapshot(latest, int(snapshot.schemaId() or 0))
             latest = snapshot.parentId()
 
-    def statistics(self, schema: Schema) -> TableStatistics:
-        """Read column statistics of ``schema`` from metadata. Raises UsageError if there is no table."""
+    def statistics(self, schema: Schema, watched: frozenset[int] = frozenset()) -> TableStatistics:
+        """Read column statistics of ``schema`` from metadata, those ``watched`` by period, too.
+
+        Raises UsageError if there is no table.
+        """
         metadata = self.handle.metadata(self.handle.existing())
         with configured(self.spark, SMALL):
             entries = metadata_table(self.handle, "entries")
-            return table_statistics(metadata, schema, partial(sums_by_spark, entries=entries))
+            return table_statistics(metadata, schema, partial(sums_by_spark, entries), watched)
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """Return the known defaults that columns have had, by column id."""

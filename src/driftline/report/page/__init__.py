@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from driftline.report.page import rows
+from driftline.report.page import chart, over_time, rows
 from driftline.stats.lake import DAYS, LakeStats
 from driftline.stats.model import Stats
 
@@ -30,9 +30,17 @@ _PLAIN = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
 
 def page(stats: Stats, index: str | None = None) -> str:
     """The page, as the text of an HTML file. ``index``: the name of that with all tables."""
-    fields = [rows.card(field) for field in stats.drifted]
+    axes = over_time.axes(stats)
     return _rendered(
-        "page", stats=stats, fields=fields, columns=_inert(rows.packed(rows.columns(stats))), index=index
+        "page",
+        stats=stats,
+        fields=[rows.card(field, axes) for field in stats.drifted],
+        records=over_time.records(stats),
+        refused=over_time.refused(stats),
+        switch=chart.switch() if len(axes) > 1 else "",
+        patterns=chart.patterns(),
+        columns=_inert(rows.packed(rows.columns(stats))),
+        index=index,
     )
 
 
@@ -54,7 +62,7 @@ def _rendered(name: str, **values: Any) -> str:
     )  # fmt: skip
     environment.filters |= rows.FILTERS
     return environment.get_template(f"{name}.html").render(
-        style=Markup((_HERE / "page.css").read_text()),  # noqa: S704  our own
+        style=Markup(f":root{{{chart.variables()}}}{(_HERE / 'page.css').read_text()}{chart.STYLE}"),  # noqa: S704  our own
         script=Markup(script),  # noqa: S704  our own
         digest=digest,
         **values,

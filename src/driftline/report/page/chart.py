@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from driftline.core.schema.types import Primitive, Type, peel
 from driftline.report.lines import clean
 from driftline.report.stats_text import percent
 
@@ -22,11 +23,16 @@ _COLOURS = {
     "text": ("#c07f1e", "M-2 2l4-4M0 8l8-8M6 10l4-4"), "time": ("#4c8f3a", "M4 0v8"),
     "boolean": ("#c75a88", "M2 2h2v2h-2zM6 6h2v2h-2z"), "list": ("#a5705a", "M-2 6l4 4M0 0l8 8M6-2l4 4"),
     "record": ("#75808f", "M0 0h4v4h-4zM4 4h4v4h-4z"), "other": ("#838b96", "M0 6l4-4 4 4"),
-    "tone-1": ("#d4574b", ""), "tone-2": ("#b0742c", "M0 8l8-8M-2 2l4-4M6 10l4-4"), "tone-3": ("#9a70c4", "M0 4h8"),
+    "plain": ("#2f8f88", ""), "tone-1": ("#d4574b", ""), "tone-2": ("#b0742c", "M0 8l8-8M-2 2l4-4M6 10l4-4"), "tone-3": ("#9a70c4", "M0 4h8"),
     "tone-4": ("#3f8fa8", "M4 0v8"), "tone-5": ("#7c8c3c", "M2 2h2v2h-2z"), "tone-6": ("#838b96", "M0 4h8M4 0v8"),
 }  # fmt: skip
-KINDS = tuple(name for name in _COLOURS if not name.startswith("tone-"))
+KINDS = ("whole", "fraction", "decimal", "text", "time", "boolean", "list", "record", "other")
 TONES = tuple(name for name in _COLOURS if name.startswith("tone-"))  # of reasons, rules and the like
+_KINDS = {
+    "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",
+    "double": "fraction", "decimal": "decimal", "date": "time", "time": "time", "timestamp": "time",
+    "timestamp_ntz": "time",
+}  # fmt: skip
 _AGAIN = {"": 1.0, "-2": 0.5, "-3": 1.75}  # widths of the pattern, where a field has several types of a kind
 _STRIPES = "M0 2h8M0 6h8"  # for those without a pattern
 _WIDTH, _HEIGHT, _BAR = 600, 84, 40  # the widest bar
@@ -47,6 +53,14 @@ class Series(NamedTuple):
     name: str
     shade: str
     counts: Sequence[int | None]
+
+
+def kind(type_: Type) -> str:
+    """The kind by which a type is coloured and filtered."""
+    dim, base = peel(type_)
+    if dim:
+        return "list"
+    return _KINDS.get(base.name, "other") if isinstance(base, Primitive) else "record"
 
 
 def palette() -> Mapping[str, str]:

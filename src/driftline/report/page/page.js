@@ -110,7 +110,7 @@
     density.append(bar, c.percent || "?");
     const range = c.min === undefined ? "" : c.min === c.max ? c.min : `${c.min} … ${c.max}`;
     const trend = element("span", "trend");
-    if (c.trend) trend.append(sparkline(c.trend, 72, 18));
+    if (c.trend) trend.append(sparkline(c, 72, 18));
     const cells = [name, element("span", `type k-${c.kind}`, c.type), element("span", "values", c.values || "?"), density, element("span", "range", range), trend];
     cells.forEach((cell) => cell.setAttribute("role", "gridcell"));
     name.title = c.path;
@@ -118,12 +118,13 @@
     return line;
   }
 
-  // Bars of shares from 0 to 1; null where one is not known.
-  function sparkline(values, width, height) {
+  // Bars of shares from 0 to 1, in the colour of the column's type; null where one is not known.
+  function sparkline({ trend: values, kind }, width, height) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
     svg.setAttribute("role", "img");
+    svg.setAttribute("class", `k-${kind}`);
     svg.setAttribute("aria-label", "Density of the last batches: " + values.map((v) => v === null ? "unknown" : `${Math.round(v * 100)} %`).join(", "));
     const step = width / values.length;
     values.forEach((value, i) => {
@@ -159,7 +160,7 @@
     fact("a value", c.sample);
     fact("first seen", c.first);
     fact("last seen", c.last);
-    if (c.trend) fact("last batches", sparkline(c.trend, 180, 36));
+    if (c.trend) fact("last batches", sparkline(c, 180, 36));
     const link = element("a", "", "link to this column");
     link.href = `#c:${encodeURIComponent(c.path)}`;
     fact("", link);

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
-from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
+from driftline.core.schema.types import Path, dotted
 from driftline.report.lines import clean
+from driftline.report.page import chart, over_time
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
 
-_KINDS = {
-    "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",
-    "double": "fraction", "decimal": "decimal", "date": "time", "time": "time", "timestamp": "time",
-    "timestamp_ntz": "time",
-}  # fmt: skip
 _RULES = {
     "sibling": "no column of this field can hold it",
     "common-denominator": "holds every type of the field",
@@ -32,36 +30,29 @@ _RULES = {
 _BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
 
 
-def card(field: DriftedField) -> dict[str, Any]:
-    """One drifted field: its types, most frequent first, and a bar."""
-    measured = [part for part in field.parts if part.share]
-    shades = _shades(field.parts)
-    spoken = ", ".join(f"{percent(part.share)} {part.name}" for part in measured) or "shares are not known"
+def card(field: DriftedField, axes: Sequence[over_time.Axis]) -> dict[str, Any]:
+    """One drifted field: its types, most frequent first, a bar of all values, and charts by the axes."""
+    measured = [i for i, part in enumerate(field.parts) if part.share]
+    parts = over_time.types(field)
+    spoken = (
+        ", ".join(f"{percent(field.parts[i].share)} {parts[i].name}" for i in measured)
+        or "shares are not known"
+    )
     return {
         "path": clean(dotted(field.path)),
-        "spoken": spoken,
-        "bar": [
-            {"shade": shades[id(part)], "width": round((part.share or 0) * 100, 3), "name": part.name}
-            for part in measured
+        "bar": chart.bar([(parts[i].shade, field.parts[i].share or 0) for i in measured], spoken),
+        "over_time": over_time.drift(field, axes, legend=False),
+        "parts": [
+            _part(part, chart.swatch(shown.shade), over_time.last_seen(shown, axes))
+            for part, shown in zip(field.parts, parts, strict=True)
         ],
-        "parts": [_part(part, shades[id(part)]) for part in field.parts],
-    }  # fmt: skip
+    }
 
 
-def _shades(parts: Sequence[TypeShare]) -> dict[int, str]:
-    """The colour of each part: by its kind, and a different one if an earlier part is of the same kind."""
-    met: list[str] = []
-    out = {}
-    for part in parts:
-        colour = kind(part.types[0])
-        out[id(part)] = f"k-{colour}" + (f" again-{min(met.count(colour), 2)}" if colour in met else "")
-        met.append(colour)
-    return out
-
-
-def _part(part: TypeShare, shade: str) -> dict[str, Any]:
+def _part(part: TypeShare, shade: Markup, last: str) -> dict[str, Any]:
     return {
         "shade": shade,
+        "last": last,
         "name": part.name,
         "share": percent(part.share) if part.share else "",
         "records": ("≥ " if part.at_least else "~ " if part.about else "") + number(part.records),
@@ -119,7 +110,7 @@ def _column(column: ColumnStatistics, parent: int, drifted: bool) -> dict[str, A
         "path": clean(dotted(column.path)),
         "up": parent,
         "type": outline(column.type),
-        "kind": kind(column.type),
+        "kind": chart.kind(column.type),
         "key": None if column.key is None else clean(column.key),
         "from": None if (source := origin(column)) is None else clean(source),
         "drifted": drifted or None,
@@ -136,14 +127,6 @@ def _column(column: ColumnStatistics, parent: int, drifted: bool) -> dict[str, A
         "trend": [None if v is None else round(v, 3) for v in n.trend] or None,
     }
     return {key: v for key, v in row.items() if v is not None}
-
-
-def kind(type_: Type) -> str:
-    """The kind by which a type is coloured and filtered."""
-    dim, base = peel(type_)
-    if dim:
-        return "list"
-    return _KINDS.get(base.name, "other") if isinstance(base, Primitive) else "record"
 
 
 def value(bound: Value | None, cut: bool) -> str | None:
