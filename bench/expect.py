@@ -1,8 +1,9 @@
-"""The cost of expectations: the same events with five of them and without, in turns, next to the same in Spark's SQL.
+"""The cost of expectations and of an audit: the same events with five expectations, with an audit that verifies them, and
+with neither, in turns, next to the same expectations in Spark's SQL.
 
-    python bench/expect.py [--records 1000000] [--rounds 3]
+    python bench/expect.py [--records 1000000] [--rounds 3] [--bad 0.01]
 
-One event in a hundred has a bad price. Spark reads the lines with a schema, which driftline finds, and writes the events
+One event in a hundred has a bad price, or another share of them. Spark reads the lines with a schema, which driftline finds, and writes the events
 that are as expected into one Iceberg table and the others into another.
 """
 
@@ -37,14 +38,14 @@ SCHEMA = (
 FILES = 8
 
 
-def write(folder: Path, records: int) -> list[Path]:
+def write(folder: Path, records: int, bad: float) -> list[Path]:
     """Write the events, in files."""
     chance = random.Random(7)
     paths = [folder / f"{number}.jsonl" for number in range(FILES)]
     for number, path in enumerate(paths):
         with path.open("w") as file:
             for id_ in range(number, records, FILES):
-                price = round(chance.random() * 100, 2) * (-1 if chance.random() < 0.01 else 1)
+                price = round(chance.random() * 100, 2) * (-1 if chance.random() < bad else 1)
                 event = {
                     "id": id_, "at": "2026-01-01T00:00:00Z", "price": price, "quantity": id_ % 7,
                     "customer": {"name": f"n{id_}", "country": "de"}, "status": "paid", "items": ["a", "b"], "note": "x" * 20,
@@ -68,15 +69,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bad", type=float, default=0.01)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events").mkdir()
-        paths = write(folder / "events", args.records)
+        paths = write(folder / "events", args.records, args.bad)
         lake = Lake.open(folder / "lake")
         ways: dict[str, Callable[[str], object]] = {
             "without": lambda table: lake.table(table).ingest(paths),
             "with five": lambda table: lake.table(table).ingest(paths, expect=EXPECT),
+            "audited": lambda table: lake.table(table).ingest(paths, audit=True, verify=True),
             "Spark's SQL": lambda table: in_spark(lake, folder / "events", table),
         }
         took: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}

@@ -15,7 +15,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Map, Struct, Type, peel
 
 RULES = Path(__file__).parent / "rules"
-SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:", "counts:")
+SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:", "expect:", "counts:")
 
 
 @dataclass

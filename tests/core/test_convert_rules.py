@@ -29,6 +29,7 @@ from driftline.ingest.batch import RecentBatches
 from driftline.observe.expect import ExpectedField, expect, with_declared_values
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
+from driftline.readers.expectations import ExpectationCheck
 from driftline.sources.scan import Observed
 from rule_cases import Case, cases, columns, text
 
@@ -90,9 +91,11 @@ class Table:
 
     schema: Schema
     rows: list[pa.RecordBatch] = field(default_factory=list)
+    violations: dict[str, int] = field(default_factory=dict)  # of the last batch
 
     def ingest(self, lines: Sequence[bytes], settings: TableSettings) -> list[str]:
         """Takes the batch; returns why records were not taken."""
+        lines, self.violations = expected_lines(lines, settings)
         scan: Any = Lines(lines, self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None, self.lossy)
         scan = observed.scan
@@ -121,6 +124,16 @@ class Table:
         return out
 
 
+def expected_lines(
+    lines: Sequence[bytes], settings: TableSettings, deletes: Any = None
+) -> tuple[Sequence[bytes], dict[str, int]]:
+    """The lines, without the records that expectations set aside; and the violations of each expectation."""
+    check = ExpectationCheck(settings.expect)
+    kept = check.lines(lines, deletes, "batch", 1) if settings.expect else lines
+    found = check.drain()
+    return kept, {e.name: found[e.name].count if e.name in found else 0 for e in settings.expect}
+
+
 @pytest.mark.parametrize("case", cases(keyed=False))
 def test_rule(case: Case) -> None:
     settings = from_properties(as_properties(case.settings))
@@ -140,6 +153,8 @@ def test_rule(case: Case) -> None:
         assert len(reasons) == len(case.sections["quarantine"])
         for why in case.sections["quarantine"]:
             assert any(why in reason for reason in reasons), (why, reasons)
+    if "expect" in case.sections:
+        assert [f"{name}: {count}" for name, count in table.violations.items()] == case.sections["expect"]
 
 
 @pytest.mark.parametrize("case", cases(keyed=False))

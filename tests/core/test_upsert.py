@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from core.test_convert_rules import Lines
+from core.test_convert_rules import Lines, expected_lines
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import excluded_paths
@@ -116,7 +116,8 @@ class FilesTable:
         deletes = DeleteFilter.of(terms)
         unwrapper = Unwrapper.of(settings.row_key)
         records = texts if unwrapper is None else unwrapper.records(texts)[0]
-        scan: Any = Lines(records if deletes is None else deletes.lines(records)[0], self.schema, settings)
+        records, flags = (records, None) if deletes is None else deletes.lines(records)
+        scan: Any = Lines(expected_lines(records, settings, flags)[0], self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None)
         terms = replace(terms, check=observed.scan.check)  # type: ignore[attr-defined]
         self.schema, struct = planned.schema, planned.schema.struct

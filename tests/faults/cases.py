@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from driftline import Lake
+from driftline import AuditError, Lake
 from driftline.core.changes import AddColumn, RenameColumn
 from driftline.core.schema.types import LONG, Field
 from driftline.formats.iceberg.catalog import IcebergCatalog
@@ -118,6 +119,12 @@ def capture_from(lake: Lake, folder: Path, table: str = TABLE, settings: Mapping
     lake.table(table).capture(folder, name="c", max_files=1, settings=settings).awaitTermination()
 
 
+def ingest_audited(lake: Lake, home: Path, **audit: Any) -> None:
+    """Ingests what may fail its audit, and then is abandoned."""
+    with suppress(AuditError):
+        lake.table(TABLE).ingest(home / "files" / "more.jsonl", audit=True, **audit)
+
+
 @dataclass(frozen=True)
 class Case:
     """A command that writes. ``ids``: those that the table has after it, beside those that it had; ``prices``: of all
@@ -157,6 +164,13 @@ CASES = {
     "ingest a new table": Case(
         lambda lake, home: lake.table(NEW).ingest(home / "files" / "more.jsonl"),
         frozenset({10, 11}), raws=frozenset({"broken 1"}), table=NEW, copies=True,
+    ),
+    "ingest audited": Case(
+        lambda lake, home: ingest_audited(lake, home, fail_on="widen"),
+        frozenset({10, 11}), raws=frozenset({"broken 1"}), copies=True,
+    ),
+    "ingest abandoned": Case(
+        lambda lake, home: ingest_audited(lake, home, fail_on="quarantine"), always=True
     ),
     "ingest by key": by_key(KEYED),
     "ingest by key, format version 2": by_key(OF_VERSION_2, ["iceberg"]),

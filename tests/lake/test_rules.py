@@ -48,6 +48,8 @@ def check(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
     if "converted" in case.sections:
         got = [f"{c['path']}: {c['from']} -> {c['to']}" for c in said["converted"]]
         assert sorted(got) == sorted(case.sections["converted"])
+    if "expect" in case.sections:
+        assert [f"{name}: {e['violations']}" for name, e in said["expect"].items()] == case.sections["expect"]
     if "counts" in case.sections:
         assert result.outcomes_in_words == (case.sections["counts"] or ["nothing written"])
     if "quarantine" in case.sections:
