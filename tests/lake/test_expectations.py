@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from driftline.errors import DataError
 from driftline.ingest import pipeline
@@ -243,3 +244,54 @@ def test_violations_of_two_writers_add_up(
     table.ingest(RECORDS)
 
     assert over_time(table)["price"][:2] == (2, 5)
+
+
+def change(lsn: int, op: str, before: Any, after: Any) -> dict[str, Any]:
+    """A message of Debezium's."""
+    return {"op": op, "before": before, "after": after, "source": {"connector": "postgresql", "lsn": lsn}}
+
+
+def test_of_a_message_the_row_that_it_brings_is_asked_once(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    rows = [{"id": n, "price": n, "name": "a"} for n in (1, 2, 5)]
+    created = [change(row["id"], "c", None, row) for row in rows]
+    table.ingest(created, key="id", envelope="debezium", expect=EXPECT)
+
+    # An update that changes the key is two records: it goes in, or waits, whole.
+    result = table.ingest(
+        [
+            change(11, "u", {"id": 1}, {"id": 3, "price": -1, "name": None}),
+            change(12, "u", {"id": 2}, {"id": 4, "price": 7, "name": None}),
+            change(13, "d", {"id": 5, "price": -5, "name": None}, None),
+        ]
+    )
+
+    assert {name: one.count for name, one in result.expect.items()} == {"named": 2, "price": 1, "small": 0}
+    assert result.rows_quarantined == 1
+    assert reasons(lake, table_name) == ["expect price"]
+    assert ids(lake, table_name) == [1, 4]
+
+
+@pytest.mark.parametrize(("ending", "write"), [("parquet", pq.write_table), ("orc", orc.write_table)])
+def test_each_row_of_a_typed_file_is_set_aside_once(
+    lake: Lake, table_name: str, tmp_path: Path, ending: str, write: Callable[[pa.Table, str], None]
+) -> None:
+    x, y = [1, 12, 25, 3, 7, None], ["c", "c", None, None, "a", "a"]
+    write(pa.table({"id": range(1, 7), "x": x, "y": y}), str(tmp_path / f"a.{ending}"))
+    expect = {
+        "a": "x < 10 else quarantine",
+        "b": "x < 20 else quarantine",
+        "c": "y is not null else quarantine",
+    }
+
+    result = lake.table(table_name).ingest(tmp_path, expect={**expect, "d": "y > 'b'", "e": "x < 5"})
+
+    assert {name: one.count for name, one in result.expect.items()} == {
+        "a": 2,
+        "b": 0,
+        "c": 1,
+        "d": 2,
+        "e": 3,
+    }
+    assert (result.rows_written, result.rows_quarantined) == (3, 3)
+    assert ids(lake, table_name) == [1, 5, 6]
