@@ -182,6 +182,22 @@ class Elements(HTMLParser):
         self.data.append(data)
 
 
+def test_an_expectation_has_its_violations_by_batch():
+    html = page(replace(small(), expectations=(EXPECTED, ExpectationOverTime("old"))))
+
+    assert '<a href="#expectations">' in html and "<code>price &gt;= 0</code> else quarantine" in html
+    assert "<b>54</b> records (5 %), last <time>2026-03-02 08:00Z</time> · b1b1b1b1" in html
+    said = 'aria-label="Violations of price by batch. 2026-03-01: 50 not as expected; 2026-03-02 08:00Z: 4 not as expected"'
+    assert said in html
+    rows = (
+        "2026-03-01, batches that had any, 1,000 records (5 %)<td>50",
+        " · b2b2b2b2, 40 records (0 %)<td>0",
+    )
+    assert all(row in html for row in rows)
+    assert "no longer expected" in html and "No record was counted" in html
+    assert 'id="expectations"' not in page(small())
+
+
 def test_data_never_becomes_markup():
     benign, bad = Elements(page(small())), Elements(page(hostile()))
     assert bad.tags.count("script") == benign.tags.count("script") == 2

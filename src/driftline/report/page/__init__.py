@@ -37,6 +37,7 @@ def page(stats: Stats, index: str | None = None) -> str:
         fields=[rows.card(field, axes) for field in stats.drifted],
         records=over_time.records(stats),
         refused=over_time.refused(stats),
+        expectations=[(expected, over_time.expectation(expected)) for expected in stats.expectations],
         switch=chart.switch() if len(axes) > 1 else "",
         patterns=chart.patterns(),
         columns=_inert(rows.packed(rows.columns(stats))),

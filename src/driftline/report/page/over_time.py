@@ -12,7 +12,8 @@ from driftline.core.columns.timeline import TimeSlot, time_axes
 from driftline.core.schema.types import dotted
 from driftline.report.lines import clean
 from driftline.report.page import chart
-from driftline.stats.model import DriftedField, Stats
+from driftline.report.stats_text import percent
+from driftline.stats.model import DriftedField, ExpectationOverTime, Stats
 
 IN_SHORT = 6  # fields in a notebook
 
@@ -167,3 +168,18 @@ def refused(stats: Stats) -> Markup | None:
             counts[period] = (counts.get(period) or 0) + batch.records
         parts.append(Part(reason or "other reasons", tone, counts))
     return charts("Records in quarantine", axes_of(batches), parts)
+
+
+def expectation(expected: ExpectationOverTime) -> Markup | None:
+    """The records that do not meet an expectation, by batch; None if there are none."""
+    if not expected.batches:
+        return None
+    ticks = []
+    for batch in expected.batches:
+        label = to_minute(batch.at) if batch.batch else to_minute(batch.at)[:10]
+        which = f" · {clean(batch.batch)[:8]}" if batch.batch else ", batches that had any"
+        about = f"{label}{which}, {batch.records:,} records ({percent(batch.share)})"
+        ticks.append(chart.Tick(label, about))
+    counts = [batch.violations for batch in expected.batches]
+    series = [chart.Series("not as expected", "tone-1", counts)]
+    return chart.chart(f"Violations of {clean(expected.name)} by batch", ticks, series, legend=False)

@@ -200,6 +200,6 @@ def tallest(numbers: Sequence[int]) -> int:
 
 FILTERS = {
     "clean": clean, "number": number, "when": when, "seen": seen, "short": short, "place": place, "size": size, "tallest": tallest,
-    "last_drift": last_drift, "noun": noun, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
+    "last_drift": last_drift, "percent": percent, "noun": noun, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
 }  # fmt: skip
 FILTERS["who"] = lambda event: who(event.by, event.who)
