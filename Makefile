@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: quick ready test test-all test-cluster test-spark lint check fuzz faults house
+.PHONY: quick quick-tests ready test test-all test-cluster test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
@@ -27,8 +27,12 @@ help: ## say what there is
 demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and a query over it
 	@.venv/bin/driftline demo
 
-quick: lint ## style, types, the core and the conversion: under a minute
-	@$(PY) -m pytest tests/core src/driftline -q -m "not slow" -n 2 $(ARGS)
+# Types are checked by one process: beside it the other core runs tests.
+quick: $(INSTALLED) ## style, types, the core and the conversion: about a minute
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint quick-tests
+
+quick-tests: $(INSTALLED)
+	@$(PY) -m pytest tests/core src/driftline -q -m "not slow" -n 2 --dist loadfile $(ARGS)
 
 # Processes with a Spark session each, one more than cores, as tests wait for others. Those of one file stay together, as
 # they share what they set up.

@@ -210,6 +210,7 @@ STEADY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     records=st.lists(STEADY, max_size=9),

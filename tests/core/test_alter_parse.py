@@ -266,6 +266,7 @@ def test_if_exists() -> None:
     assert statement.table == "a.b.c"
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     for sql in (text, f"ALTER TABLE t {text}", f"ALTER TABLE t ADD COLUMN a {text}"):

@@ -143,6 +143,7 @@ def plain_value(value: pa.Scalar) -> Any:
     return value.value if is_counted else value.as_py()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_what_is_read_at_once_is_what_one_by_one_it_would_be(data: st.DataObject) -> None:
     fields = data.draw(st.lists(places(), min_size=1, max_size=4))

@@ -81,6 +81,7 @@ def _is_of(cell: str, encoding: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @given(written(), st.integers(1, 40))
 def test_what_python_writes_is_read_as_it_was(
     given: tuple[bytes, Dialect, list[list[str]]], size: int
@@ -270,6 +271,7 @@ def test_settings_of_csv_are_checked() -> None:
         assert why in raised.value.message
 
 
+@pytest.mark.slow
 @given(written())
 def test_the_reader_of_the_check_finds_the_same_cells(given: tuple[bytes, Dialect, list[list[str]]]) -> None:
     data, dialect, (names, *rows) = given

@@ -71,6 +71,7 @@ def shown(rows: pa.RecordBatch) -> list[str]:
     return [repr({**row, "_rest": sorted(row.get("_rest") or [])}) for row in rows.to_pylist()]
 
 
+@pytest.mark.slow
 @given(
     st.lists(RECORDS, min_size=1, max_size=8),
     st.sampled_from(
@@ -143,6 +144,7 @@ def test_of_records_in_records_only_the_value_that_drifted_is_read_by_itself(
     assert sorted(read) == [b'"7"', b'"text"', b'["q"]', b"[8]", b'{"k": {}}']
 
 
+@pytest.mark.slow
 @given(st.lists(RECORDS, min_size=2, max_size=8), st.integers(1, 8), st.integers(1, 7))
 def test_what_the_first_lines_hold_need_not_be_looked_at_again(
     records: list[dict[str, Any]], first: int, cut: int

@@ -299,6 +299,7 @@ def test_a_record_is_set_aside_once_and_warnings_count_all() -> None:
     assert check.drain() == {}
 
 
+@pytest.mark.slow
 @given(
     st.lists(OF_NUMBERS | OF_TEXTS, min_size=1, max_size=5),
     st.lists(

@@ -187,6 +187,7 @@ def test_a_task_that_meets_more_than_its_plan_covers_says_so_and_observes_to_the
     assert [part.observation for part in reported.observed] == [whole(splits, settings)]
 
 
+@pytest.mark.slow
 def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> None:
     """The map forgets its keys at once, and the words in all its records come together: more than an object
     keeps apart, and looked at by nobody yet.

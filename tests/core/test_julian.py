@@ -112,6 +112,7 @@ def test_every_zone_is_as_spark_has_it() -> None:
         assert rebased_moments(moments, Zone.named(name)).cast(pa.int64()).to_pylist() == expected, name
 
 
+@pytest.mark.slow
 def test_every_day_is_the_same_by_both() -> None:
     days = range(FIRST, -141_000)
     assert rebased_dates(pa.array(days, pa.int32()).cast(pa.date32())).to_pylist() == [

@@ -2,7 +2,7 @@
 
 import itertools
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from py4j.java_gateway import JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
 from driftline.errors import NeedsSpark
@@ -161,12 +162,31 @@ def spark(request: pytest.FixtureRequest, folder: Path, lake_bucket: str | None)
         with CATALOGS[catalog](folder.parent) as properties, users_session(folder, properties) as session:
             yield session
         return
+    remember_names()
     properties = {**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})}
     # The tests of power cuts, and those of tests/system, sync what they write: each batch here would wait for the disk.
     session = open_session(folder, properties=with_durability(properties, durable=False))
     request.config.stash[SHARED] = session
     yield session
     stop_session(session)
+
+
+def remember_names() -> None:
+    """Have py4j ask Java once for what a name such as ``jvm.PythonUtils`` is, not at each use.
+
+    For each that pyspark uses Java looks through all jars, package by package: a twelfth of its CPU here.
+    """
+    for kind in (JVMView, JavaPackage):
+
+        def ask(
+            view: JVMView | JavaPackage, name: str, asked: Callable[..., object] = kind.__getattr__
+        ) -> object:
+            """Return the class or package, and keep it as an attribute, before which this method is not called."""
+            found = asked(view, name)
+            vars(view)[name] = found
+            return found
+
+        kind.__getattr__ = ask
 
 
 @pytest.fixture(autouse=True)

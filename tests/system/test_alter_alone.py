@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -45,13 +45,6 @@ def lakes(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> M
 @pytest.fixture(scope="module", params=["iceberg", "ducklake"])
 def lake(request: pytest.FixtureRequest, lakes: Mapping[str, Path]) -> Path:
     return lakes[request.param]
-
-
-@pytest.fixture(scope="module")
-def process(lake: Path) -> Iterator[Commands]:
-    """A process for commands that take Spark, which the first of them starts."""
-    with commands() as process:
-        yield process
 
 
 def alter(change: str, *flags: str) -> list[str]:
@@ -181,10 +174,10 @@ def test_what_it_says_of_mistakes(lake: Path) -> None:
     assert skipped == Done(0, "s.other  nothing to change\n", "")
 
 
-def test_what_rows_are_looked_at_for_takes_spark(lake: Path, process: Commands) -> None:
-    null = process.run(lake, *alter("ALTER COLUMN n SET NOT NULL"))
-    keyed = process.run(lake, *alter("SET TBLPROPERTIES ('driftline.key' = 'id')"))
-    gone = process.run(lake, *alter("DROP COLUMN id"))
+def test_what_rows_are_looked_at_for_takes_spark(lake: Path, command_line: Commands) -> None:
+    null = command_line.run(lake, *alter("ALTER COLUMN n SET NOT NULL"))
+    keyed = command_line.run(lake, *alter("SET TBLPROPERTIES ('driftline.key' = 'id')"))
+    gone = command_line.run(lake, *alter("DROP COLUMN id"))
 
     assert null.code == 1
     assert "n is optional, and cannot become required: it is null in 1 row" in null.err
@@ -193,10 +186,10 @@ def test_what_rows_are_looked_at_for_takes_spark(lake: Path, process: Commands) 
     assert "the table knows its rows by id" in gone.err
 
 
-def test_a_view_follows_a_new_name(lake: Path, process: Commands) -> None:
-    viewed = process.run(lake, "view", T)
-    renamed = process.run(lake, *alter("RENAME TO u"))
-    back = process.run(lake, "alter", "ALTER TABLE s.u RENAME TO t")
+def test_a_view_follows_a_new_name(lake: Path, command_line: Commands) -> None:
+    viewed = command_line.run(lake, "view", T)
+    renamed = command_line.run(lake, *alter("RENAME TO u"))
+    back = command_line.run(lake, "alter", "ALTER TABLE s.u RENAME TO t")
 
     assert viewed.code == 0, viewed.err
     assert "its view is s.u_settled now" in renamed.out

@@ -6,12 +6,14 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
 
+from answering import Commands, commands
 from driftline.cli.commands import app
 from driftline.cli.grouped import examples
 from driftline.cli.scope import Invocation
@@ -58,14 +60,21 @@ def test_help_of_a_group_of_commands_is_whole(run):
     assert [line for line in commands.splitlines() if len(line) > 80 or line.endswith("...")] == []
 
 
+@pytest.fixture(scope="module")
+def without_java() -> Iterator[Commands]:
+    """A process of commands, none of which finds a Java."""
+    with commands(JAVA_HOME="/nowhere", PATH="/nowhere") as process:
+        yield process
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_help(run, command):
-    done = run("help", command)
-    assert done.returncode == 0
-    assert f"Usage: driftline {command}" in done.stdout
-    assert "--json" in done.stdout
-    assert re.findall(r"<(?:list|str|int|path)\b.*?>", done.stdout) == []  # types of Python
-    *_, listed = done.stdout.partition("\nExamples:\n")
+def test_each_command_has_help(without_java: Commands, tmp_path: Path, command: str) -> None:
+    done = without_java.run(tmp_path, "help", command)
+    assert done.code == 0
+    assert f"Usage: driftline {command}" in done.out
+    assert "--json" in done.out
+    assert re.findall(r"<(?:list|str|int|path)\b.*?>", done.out) == []  # types of Python
+    *_, listed = done.out.partition("\nExamples:\n")
     assert tuple(line.strip() for line in listed.splitlines()) == examples(command)
 
 

@@ -31,6 +31,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> Pa
 
     for argv in COMMANDS:
         command_line.run(folder, *argv)
+    (folder / "completion.bash").write_text(command_line.run(folder, "--show-completion", "bash").out)
     return folder
 
 
@@ -40,7 +41,7 @@ def completed(folder: Path, line: str) -> list[str]:
     words = [word for i, word in enumerate(words) if word or (i == len(words) - 1 and not line.endswith("="))]
     listed = " ".join(f"'{word}'" for word in words)
     script = f"""
-        eval "$(driftline --show-completion bash)"
+        . ./completion.bash
         COMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}
         _driftline_completion driftline
         printf '%s\\n' "${{COMPREPLY[@]}}"
