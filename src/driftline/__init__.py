@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from driftline.capture.seeking import Seek
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.formats.home import Relocation
+    from driftline.ingest.fan_out import FanOutError, FanOutResult
     from driftline.ingest.result import AuditError, Result
-    from driftline.lake import Lake, Table, TableSchema
+    from driftline.lake import Lake, PatternTables, Table, TableSchema
     from driftline.operations.alter import Altered
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
@@ -45,10 +46,13 @@ __all__ = [
     "DataError",
     "Discarded",
     "DriftlineError",
+    "FanOutError",
+    "FanOutResult",
     "History",
     "Lake",
     "LakeStats",
     "Layout",
+    "PatternTables",
     "Promoted",
     "Quarantine",
     "Reason",
@@ -79,7 +83,7 @@ _MODULES = {
     "formats.home": ("Relocation",),
     "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
     "ingest.result": ("AuditError", "Result"),
-    "lake": ("Lake", "Table", "TableSchema"),
+    "lake": ("Lake", "PatternTables", "Table", "TableSchema"),
     "operations.alter": ("Altered",),
     "operations.history": ("History",),
     "operations.erase": ("Erased",),
@@ -91,6 +95,7 @@ _MODULES = {
     "operations.resolve": ("Resolved",),
     "operations.undo": ("Undone",),
     "operations.view": ("View",),
+    "ingest.fan_out": ("FanOutError", "FanOutResult"),
     "runtime.jars": ("PACKAGES",),
     "runtime.session": ("prepare_environment",),
     "stats": ("Stats",),

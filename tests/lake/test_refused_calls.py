@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from driftline import CaptureQuery, DriftlineError
-from driftline.lake import Lake, Table
+from driftline.lake import Lake, PatternTables, Table
 
 # Calls, and what their errors say; `here` is a folder, `table` has records with an id.
 CALLS = r"""
@@ -36,6 +36,14 @@ lake.table(3) | Lake.table: name is an int
 lake.table("t") | not a table name
 lake.stats(exact="yes") | exact is a str
 lake.stats(progress=3) | progress is an int
+lake.fan_out(3) | Lake.fan_out: pattern is an int
+lake.fan_out("s.t") | no pattern of tables
+lake.fan_out("s.{a..b}") | 'a..b' is no path
+lake.fan_out("s.{a}", max_tables="x") | max_tables is a str
+lake.fan_out("s.{a}", max_tables=-1) | max_tables = -1
+tables.ingest(3) | cannot ingest an int
+tables.ingest([{"a": 1}], settings=3) | settings is an int
+tables.ingest([{"a": 1}], dates="x") | dates = 'x'
 lake.alter(3) | Lake.alter: sql is an int
 lake.alter("select 1") | not ALTER TABLE
 lake.alter("alter table s.nope add column b int") | there is no table s.nope
@@ -187,6 +195,7 @@ def test_bad_call_is_an_error_of_driftline(lake: Lake, table_name: str, here: Pa
         **globals(),
         "lake": lake,
         "table": table,
+        "tables": lake.fan_out("s.{a}"),
         "none": lake.table(f"{table_name}_none"),
         "here": here,
     }
@@ -207,7 +216,11 @@ def test_bad_call_is_an_error_of_driftline(lake: Lake, table_name: str, here: Pa
 
 
 def test_each_public_call_has_a_bad_one() -> None:
-    for class_, written in ((Lake, ("Lake", "lake")), (Table, ("table", "none"))):
+    for class_, written in (
+        (Lake, ("Lake", "lake")),
+        (Table, ("table", "none")),
+        (PatternTables, ("tables",)),
+    ):
         for name, member in inspect.getmembers(class_):
             if (
                 not name.startswith("_")

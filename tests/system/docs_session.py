@@ -35,6 +35,7 @@ PAGES = (
     "docs/changes.md",
     "docs/expectations.md",
     "docs/keys.md",
+    "docs/many-tables.md",
     "docs/maps.md",
     "docs/pull-requests.md",
     "docs/audit.md",

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from driftline import Lake, Table
+from driftline import Lake, PatternTables, Table
 from driftline.capture.query import CaptureQuery
 from driftline.core.changes import RelaxColumn
 
@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Lake.alter": ("ALTER TABLE s.t RENAME COLUMN n TO m",),
     "Lake.query": ("SELECT 1",),
     "Lake.sql": ("SELECT 1",),
+    "Lake.fan_out": ("s.{a}",),
     "Lake.table": ("s.t",),
     "Table.alter": (RelaxColumn(("n",)),),
     "Table.erase": ("id = 1",),
@@ -55,12 +56,14 @@ def main(folder: Path) -> None:
     came = Event()
     query = table.capture(folder / "in", name="c", every=3600, on_batch=lambda _: came.set())
     assert came.wait(120)
+    ARGUMENTS["PatternTables.ingest"] = ([{"a": 1}],)
     ARGUMENTS["Table.ingest"] = ARGUMENTS["Table.verify"] = ([{"id": 1}],)
     ARGUMENTS["Table.capture"] = ARGUMENTS["Table.seek"] = (folder / "in",)
     SparkContext._gateway.proc.kill()  # type: ignore[union-attr]
     SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
     outcomes = {}
-    for target, cls in ((lake, Lake), (table, Table), (query, CaptureQuery)):
+    tables = lake.fan_out("s.{a}")
+    for target, cls in ((lake, Lake), (table, Table), (tables, PatternTables), (query, CaptureQuery)):
         for name in dir(cls):
             member, called = getattr_static(cls, name), f"{cls.__name__}.{name}"
             if name.startswith("_") or called in OF_OTHERS:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from driftline.cli.fan_out import fan_out
 from driftline.cli.options import (
     AllHints,
+    AllTables,
     AtMost,
     Audited,
     FailOn,
     FormatOption,
     Into,
+    IntoTables,
     Json,
+    MaxTables,
     MetricsFile,
     NoKeep,
     OnChange,
@@ -30,10 +33,10 @@ from driftline.cli.options import (
     more_hints,
     with_table_options,
 )
-from driftline.cli.scope import Invocation, little
-from driftline.core.schema.types import name_text
+from driftline.cli.scope import Invocation, little, title_of
+from driftline.core.schema.naming import is_pattern
 from driftline.core.settings.surfaces import Words
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 def ingest(
     context: typer.Context,
     sources: Sources,
-    into: Into,
+    into: IntoTables,
     *,
     batch_per_file: PerFile = False,
     format: FormatOption = None,  # noqa: A002
@@ -61,14 +64,28 @@ def ingest(
     fail_on: FailOn = None,
     at_most: AtMost = None,
     verify: Verified = False,
+    max_tables: MaxTables = None,
+    all_tables: AllTables = False,
     hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_file: MetricsFile = None,
 ) -> None:
-    """Ingest files into a table as one batch."""
+    """Ingest files into a table as one batch, or into the tables of a pattern."""
     from driftline.ingest.result import AuditError
 
+    if is_pattern(into):
+        _must_fit(into, {
+            "--batch-per-file": batch_per_file, "--strings": strings, "--audit": audit, "--fail-on": bool(fail_on),
+            "--at-most": at_most is not None, "--verify": verify, "--on-change": bool(on_change),
+            "--metrics-file": metrics_file is not None, "--hints": hints,
+        })  # fmt: skip
+        fan_out(
+            context.obj, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
+            dry_run=dry_run, again=again, keep=not no_keep, json=json,
+        )  # fmt: skip
+        return
+    _must_fit_tables(max_tables, all_tables=all_tables)
     settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
@@ -84,6 +101,23 @@ def ingest(
 
             put(failed.result.to_dict())
         raise
+
+
+def _must_fit_tables(max_tables: int | None, *, all_tables: bool) -> None:
+    """Raise UsageError for flags that count for a pattern alone."""
+    if max_tables is not None or all_tables:
+        raise UsageError(
+            "--max-tables and --all-tables are for a pattern of tables", "--into 'hooks.{event}' is one"
+        )
+
+
+def _must_fit(pattern: str, flags: Mapping[str, bool]) -> None:
+    """Raise UsageError for flags that count for one table alone."""
+    if unfit := [flag for flag, value in flags.items() if value]:
+        raise UsageError(
+            f"{pattern}: {', '.join(unfit)} counts for one table, and not yet for those of a pattern",
+            "leave it out, or ingest into one table",
+        )
 
 
 @with_table_options
@@ -162,7 +196,7 @@ def _results(
         _check_new(lake.table(into), files)
     for batch in batches:
         scope.interrupt.check()
-        title = _title(batch[0]) if len(batch) == 1 else f"{len(batch)} files"
+        title = title_of(batch)
         with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
             result = lake.table(into).ingest(
                 batch,
@@ -217,11 +251,3 @@ def _show(
                     typer.echo(line)
             case Output.junit:
                 typer.echo(findings.junit(f"plan {result.table}", list(findings.findings(result)), fail_on))
-
-
-def _title(file: str) -> str:
-    from driftline.sources.spooled import is_pipe, is_url, shown
-
-    if file == "-":
-        return "standard input"
-    return file if is_pipe(file) else name_text(Path(shown(file) if is_url(file) else file).name)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from driftline.cli import grouped
-from driftline.core.schema.naming import must_take_records, table_parts
+from driftline.core.schema.naming import is_pattern, must_take_records, table_parts
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, Flag, SettingArguments
 from driftline.core.settings.properties import as_properties
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
+from driftline.ingest.pattern import Pattern
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Invocation
@@ -85,6 +86,25 @@ Into = Annotated[
         metavar="NAMESPACE.TABLE",
         callback=filled,
         help="The table; created if it does not exist.",
+        autocompletion=grouped.tables,
+    ),
+]
+
+
+def tables(context: typer.Context, name: str) -> str:
+    """The name of a table that takes records, or a pattern of tables."""
+    if not is_pattern(name):
+        return filled(context, name)
+    Pattern.of(name)
+    return name
+
+
+IntoTables = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        callback=tables,
+        help="The table; created if it does not exist. With braces, as in hooks.{event}: many, by a field.",
         autocompletion=grouped.tables,
     ),
 ]
@@ -183,6 +203,15 @@ Verified = Annotated[
 AllHints = Annotated[
     bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")
 ]
+MaxTables = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Tables that a pattern makes at most; other records go to _other. [default: 200]",
+    ),
+]
+AllTables = Annotated[bool, typer.Option("--all-tables", help="Print a line for each table of a pattern.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.process import Interrupt
 from driftline.core.schema.naming import QUARANTINE, caseless, nearest
+from driftline.core.schema.types import name_text
 from driftline.core.settings.surfaces import Words, in_flags, in_toml
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed
@@ -339,3 +340,15 @@ def little(kind: str, files: Sequence[str]) -> bool:
     plain = kind in ("json", "csv") and not any(map(is_packed, files))
     stamped = stamps(files)
     return sum(stamped[file].size for file in files if file in stamped) < LITTLE / (1 if plain else 8)
+
+
+def title_of(files: Sequence[str]) -> str:
+    """The title of a batch of files."""
+    from driftline.sources.spooled import is_pipe, is_url, shown
+
+    if len(files) != 1:
+        return f"{len(files)} files"
+    (file,) = files
+    if file == "-":
+        return "standard input"
+    return file if is_pipe(file) else name_text(Path(shown(file) if is_url(file) else file).name)

@@ -1,1 +1,1 @@
-"""Ingests one batch, all or nothing."""
+"""Ingests one batch, all or nothing, into one table or into many."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -35,6 +36,7 @@ from driftline.sources.files import changed, stamps
 from driftline.sources.scan import BatchScan, Observed, Source
 
 OnAudit: TypeAlias = Literal["stop", "quarantine"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Options:
         recent: the batches before, which this one may be like.
         keep: later batches get the settings, too; else those that can count for one batch do so for this one.
         audit: the checks before the commit.
+        properties: further properties that the table gets with the batch.
     """
 
     settings: Mapping[str, str] | None = None
@@ -99,6 +102,7 @@ class Options:
     recent: RecentBatches = field(default_factory=RecentBatches)
     keep: bool = True
     audit: Audit = NO_AUDIT
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def ingest(
@@ -106,6 +110,32 @@ def ingest(
 ) -> Result:
     """Ingest one batch into the table; with ``dry_run`` only plan it."""
     options = options or Options()
+    request = _request(table, source, options, dry_run=dry_run)
+    with configured(table.spark, source.conf):
+        if dry_run or options.listener is None:
+            return _ingest(request, options.audit, dry_run=dry_run)
+        return notify_listener(
+            request, options.listener, partial(_ingest, audit=options.audit, dry_run=False)
+        )
+
+
+def prepare(table: CatalogTable, source: Source, options: Options) -> PreparedBatch:
+    """Write one batch of several that are to be committed together, visible to nobody."""
+    began = time.monotonic()
+    request = _request(table, source, options, dry_run=False)
+    attempts = Attempts(request, dry_run=False, audit=options.audit)
+    try:
+        with configured(table.spark, source.conf):
+            ready = request.retry.run(attempts.prepare)
+    except BaseException as error:
+        if options.listener is not None:
+            options.listener.begins(table.name, request.id)
+            options.listener.failed(error)
+        raise
+    return PreparedBatch(attempts, ready, options.listener, time.monotonic() - began)
+
+
+def _request(table: CatalogTable, source: Source, options: Options, *, dry_run: bool) -> BatchRequest:
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
     alone = {} if options.keep else of_one_batch(properties)
@@ -118,7 +148,7 @@ def ingest(
         if token is not None
         else FileFingerprints.of(source, files, reingest=options.reingest, dry_run=dry_run)
     )
-    request = BatchRequest(
+    return BatchRequest(
         table,
         source,
         batch,
@@ -131,17 +161,21 @@ def ingest(
         fingerprints,
         options.recent,
         alone,
+        options.properties,
     )
-    with configured(table.spark, source.conf):
-        if dry_run or options.listener is None:
-            return _ingest(request, options.audit, dry_run=dry_run)
-        return notify_listener(
-            request, options.listener, partial(_ingest, audit=options.audit, dry_run=False)
-        )
 
 
 def _ingest(batch: BatchRequest, audit: Audit, *, dry_run: bool) -> Result:
     return batch.retry.run(Attempts(batch, dry_run, audit).next)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An attempt that has prepared its batch, with notes for a person."""
+
+    run: BatchRun
+    prepared: Prepared
+    notes: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -173,8 +207,19 @@ class Attempts:
             DataError: another attempt is useless.
             SetupError: Java has ended.
         """
+        return self._made(self._run)
+
+    def prepare(self) -> Ready:
+        """Make one attempt to write the batch; raises as `next` does."""
+        return self._made(self._prepare)
+
+    def commit(self, ready: Ready) -> Result:
+        """Commit what `prepare` has written; raises as `next` does."""
+        return self._made(partial(self._commit, ready))
+
+    def _made(self, attempt: Callable[[], T]) -> T:
         try:
-            return self._run()
+            return attempt()
         except (Misread, Lost, PySparkException, Py4JError, OSError) as error:
             if is_conflict(error):
                 raise
@@ -183,9 +228,36 @@ class Attempts:
             if self.reread or not (_misread(error) and changed(self.batch.files)):
                 raise java_ended(error) or DataError(f"{self.batch.table.name}: {message}", hint) from error
         self.reread, self.scan, self.observed = True, None, None
-        return self.next()
+        return self._made(attempt)
 
     def _run(self) -> Result:
+        if not self.dry_run:
+            return self._commit(self._prepare())
+        run, notes = self._begun()
+        try:
+            ended = run.dry_run()
+        finally:
+            self.scan, self.observed = run.scan, run.observed
+        return replace(ended, hints=(*ended.hints, *notes))
+
+    def _prepare(self) -> Ready:
+        run, notes = self._begun()
+        try:
+            speculates, self.started = not self.started, True
+            return Ready(run, run.prepare(speculates=speculates), notes)
+        finally:
+            self.scan, self.observed = run.scan, run.observed
+
+    def _commit(self, ready: Ready) -> Result:
+        run = ready.run
+        try:
+            ended = self.audit.commit(run, ready.prepared)
+        finally:
+            self.scan, self.observed = run.scan, run.observed
+        return replace(ended, hints=(*ended.hints, *ready.notes))
+
+    def _begun(self) -> tuple[BatchRun, Sequence[str]]:
+        """Load the table and begin an attempt, with notes for a person."""
         batch = self.batch
         state = batch.load()
         notes = batch.fingerprints.notes(batch.table, state)  # before the table has the files
@@ -193,20 +265,56 @@ class Attempts:
             self.tried = quarantine.forget(batch.table, batch.token) or self.tried
         run = self._run_on(state)
         self.audit.precheck(run)
-        try:
-            if self.dry_run:
-                ended = run.dry_run()
-            else:
-                speculates, self.started = not self.started, True
-                ended = self.audit.commit(run, run.prepare(speculates=speculates))
-        finally:
-            self.scan, self.observed = run.scan, run.observed
-        return replace(ended, hints=(*ended.hints, *notes))
+        return run, notes
 
     def _run_on(self, state: State) -> BatchRun:
         settings = self.batch.settings(state)
         kind = BatchRun if settings.row_key is None else KeyedBatchRun
         return kind(self.batch, state, settings, self.tried, self.scan, self.observed)
+
+
+@dataclass(slots=True)
+class PreparedBatch:
+    """A batch that is written whole for its table, and visible to nobody.
+
+    Attributes:
+        ready: what is written; None once it is committed, or taken back.
+        seconds: the time that it took so far.
+    """
+
+    attempts: Attempts
+    ready: Ready | None
+    listener: Listener | None
+    seconds: float
+
+    @property
+    def table(self) -> CatalogTable:
+        """The table of the batch."""
+        return self.attempts.batch.table
+
+    def commit(self) -> Result:
+        """Make the batch visible; if the table has changed meanwhile, it is prepared again.
+
+        Raises DataError, SetupError.
+        """
+        batch = self.attempts.batch
+        with configured(self.table.spark, batch.source.conf):
+            if self.listener is None:
+                return self._commit(batch)
+            return notify_listener(batch, self.listener, self._commit, self.seconds)
+
+    def _commit(self, batch: BatchRequest) -> Result:
+        return batch.retry.run(self._attempt)
+
+    def _attempt(self) -> Result:
+        ready, self.ready = self.ready, None
+        return self.attempts.next() if ready is None else self.attempts.commit(ready)
+
+    def abandon(self) -> None:
+        """Take back what is written and not visible."""
+        ready, self.ready = self.ready, None
+        if ready is not None:
+            ready.prepared.abandon()
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:

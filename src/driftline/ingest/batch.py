@@ -96,11 +96,17 @@ class FileFingerprints:
             {version_fingerprint(stamp): file for file, stamp in stamps.items() if stamp.size},
         )
 
+    def taken(self, table: CatalogTable, state: State) -> AbstractSet[str]:
+        """Return the files that the table has already ingested, and is not to ingest again."""
+        if self.reingest:
+            return frozenset()
+        return {self.files[number] for number in self._known(table, state) & self.files.keys()}
+
     def check(self, table: CatalogTable, state: State) -> None:
         """Raise DataError if the table has already ingested one of the files."""
-        if self.reingest or self.dry_run:
+        if self.dry_run:
             return
-        if taken := {self.files[number] for number in self._known(table, state) & self.files.keys()}:
+        if taken := self.taken(table, state):
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {_listed(taken)}",
                 hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again "
@@ -247,6 +253,7 @@ class BatchRequest:
         fingerprints: the files that the table has to remember.
         recent: previous batches.
         alone: settings of this batch alone, before those that the table has or keeps.
+        beside: further properties that the table gets, which are no settings.
         time: the time at which the batch began.
     """
 
@@ -262,6 +269,7 @@ class BatchRequest:
     fingerprints: FileFingerprints = field(default_factory=FileFingerprints)
     recent: RecentBatches = field(default_factory=RecentBatches)
     alone: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def table_properties(self, state: State) -> dict[str, str]:
@@ -272,6 +280,7 @@ class BatchRequest:
         return {
             **self._new(state),
             **self.properties,
+            **self.beside,
             **earlier_patterns(before, self.properties),
             **earlier_patterns({**before, **self.alone}, once),
             **(with_reading(before, properties) if state.exists or self.alone else {}),
@@ -559,20 +568,19 @@ class Listeners:
 
 
 def notify_listener(
-    batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]
+    batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result], spent: float = 0.0
 ) -> Result:
-    """Ingest the batch by ``take``, and notify the listener."""
-    began = time.monotonic()
+    """Ingest the batch by ``take``, for which ``spent`` seconds have prepared, and notify the listener."""
+    began = time.monotonic() - spent
     listener.begins(batch.table.name, batch.id)
     try:
         ended = take(batch)
     except BaseException as error:
         listener.failed(error)
         raise
-    size = sum(stamp.size for stamp in batch.files.values())
     ended = replace(
         ended,
-        bytes_read=size,
+        bytes_read=batch.source.size(batch.files),
         seconds=time.monotonic() - began,
         commit_seconds=batch.retry.committing,
         retries=batch.retry.conflicts,

@@ -29,6 +29,8 @@ from driftline.formats.open import (
     relocate_table,
 )
 from driftline.ingest.batch import RecentBatches
+from driftline.ingest.fan_out import MAX_TABLES
+from driftline.lake.fan_out import PatternTables
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.operations.view import altered
@@ -51,7 +53,7 @@ from driftline.runtime.stores import is_stored
 from driftline.sources.spooled import leftovers
 from driftline.stats.lake import LakeStats
 
-__all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]
+__all__ = ["DEFAULT", "Lake", "PatternTables", "Table", "TableSchema"]
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +93,7 @@ class Lake(Shown):
         self._java: Popen[Any] | None = None
         self._configured: tuple[Mapping[str, str], ...] = ()
         self.recent = RecentBatches()
+        self.recent_of: dict[str, RecentBatches] = {}  # of the tables of patterns
         self._start = start
         self._plain = plain
 
@@ -243,6 +246,15 @@ class Lake(Shown):
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; its first ingest creates it."""
         return Table(self, name)
+
+    def fan_out(self, pattern: str, *, max_tables: int = MAX_TABLES) -> PatternTables:
+        """The tables that the values of records name, by a pattern such as ``hooks.{event}``.
+
+        Braces hold a path of the records, ``_file.stem`` or ``_file.folder``. Records without such a value go
+        to the table `_other` of the namespace, as do those of values beyond ``max_tables`` tables. Raises
+        UsageError for what is no pattern.
+        """
+        return PatternTables(self, pattern, max_tables)
 
     def alter(self, sql: str, *, upgrade: bool = False, siblings: bool = False) -> Altered:
         """Run ALTER TABLE statements about one table in one commit, or none of them.

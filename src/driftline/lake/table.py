@@ -161,7 +161,7 @@ class Table(Shown):
         must_take_records(self.name)
         shared = self.lake.warehouse
         checks = AuditRequest(audit, fail_on, at_most, verify).of(data, shared, dry_run=dry_run)
-        chosen, spark = _settings(settings, options), self.lake.spark
+        chosen, spark = given_settings(settings, options), self.lake.spark
         with opened(
             spark, Messages(data) if self._are_messages(data, chosen) else data, format=format,
             json_column=json_column, strings=strings, shared=shared,
@@ -270,7 +270,7 @@ class Table(Shown):
         reading = StreamOptions(
             format, json_column, strings, max_files, topics, notify, list_every, changed_files
         )
-        kept, on_batch = _settings(settings, options), _noticed(on_change, on_batch)
+        kept, on_batch = given_settings(settings, options), _noticed(on_change, on_batch)
         return capture(self.lake.format, data, reading, CaptureRequest(
             self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from, checks,
         ))  # fmt: skip
@@ -587,7 +587,7 @@ class Table(Shown):
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 
-def _settings(settings: Mapping[str, Any] | None, arguments: SettingArguments) -> dict[str, Any]:
+def given_settings(settings: Mapping[str, Any] | None, arguments: SettingArguments) -> dict[str, Any]:
     """Settings of a table given as a mapping, and those given as arguments, which count before them.
 
     One that is None is not given.

@@ -22,7 +22,15 @@ from driftline.core.history.entries import of_statements
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
-from driftline.core.schema.naming import MARK, QUARANTINE, data_key, is_metadata, marked_key, table_parts
+from driftline.core.schema.naming import (
+    MARK,
+    QUARANTINE,
+    data_key,
+    is_metadata,
+    is_pattern,
+    marked_key,
+    table_parts,
+)
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import counted, quoted
 from driftline.core.schema.types import (
@@ -274,6 +282,8 @@ def _renamed(table: AlterableTable, request: AlterRequest, name: str, catalog: s
     if to == table.name:
         raise UsageError(f"{to} is its name already")
     table_parts(to)  # before the name of its quarantine is judged
+    if is_pattern(to):
+        raise UsageError(f"{to!r} is not a table name: braces stand in patterns of tables", "leave them out")
     quarantined = table.other_table(table.name + QUARANTINE)
     beside = table.other_table(to + QUARANTINE)
     moved = quarantined.load().exists

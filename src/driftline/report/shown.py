@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from driftline.ingest.fan_out import FanOutResult
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
 from driftline.operations.drop import Dropped
@@ -15,6 +16,7 @@ from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
+from driftline.report.fan_out import fan_out
 from driftline.report.tables import altered, difference, dropped, erased, expired, history, layout, undone
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
@@ -22,6 +24,7 @@ from driftline.stats.model import Stats
 from driftline.verify.verdict import Verdict
 
 shows(Result, text.batch)
+shows(FanOutResult, fan_out)
 
 
 def _drift(stats: Stats) -> str:

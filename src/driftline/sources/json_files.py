@@ -73,6 +73,13 @@ class JsonFiles(Source):
             splits = self._splits(settings)
         return JsonScan(request, request.terms, self.spark, splits)
 
+    def runs(self, settings: TableSettings) -> Iterator[Run]:
+        """Read the texts in this process, file by file, each with its number in its file."""
+        terms = ScanRequest(Schema(), settings).terms
+        files = [split.to_end() for split in self._splits(settings) if not split.start]
+        for group in SplitReader([list(enumerate(files))], terms, numbered=True).open(0).groups():
+            yield from group
+
     def _splits(self, settings: TableSettings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
         cut = partial(splits_of, as_documents=bool(settings.records), ranges=self.ranges)
@@ -193,18 +200,7 @@ class JsonScan(BatchScan):
 
         A document may have its records in a list.
         """
-        not_utf8 = [
-            bad.location.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)
-        ]
-        return [
-            *self.advice,
-            *(
-                f"JSON is read as UTF-8, and not all of {file} is that: "
-                "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
-                for file in dict.fromkeys(not_utf8)
-            ),
-            *self._records_inside(observation),
-        ]
+        return [*self.advice, *encoding_notes(observation), *self._records_inside(observation)]
 
     def _records_inside(self, observation: Observation) -> Iterator[str]:
         """The flag that takes records out of documents that are an object with one list of objects each."""
@@ -241,6 +237,16 @@ class JsonScan(BatchScan):
             if heads is beginning:
                 first = copied(observer.result().shape)
         return Observed(replace(self, first=first), observer.result())
+
+
+def encoding_notes(observation: Observation) -> Iterator[str]:
+    """Return advice for files with lines that are not UTF-8."""
+    refused = [bad.location.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)]
+    for file in dict.fromkeys(refused):
+        yield (
+            f"JSON is read as UTF-8, and not all of {file} is that: "
+            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
+        )
 
 
 def _cutting(settings: TableSettings) -> tuple[object, ...]:

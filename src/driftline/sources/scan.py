@@ -272,6 +272,10 @@ class Source(ABC):
         """Return the file and column that cannot be read; None if there are none, or tasks report them."""
         return None
 
+    def size(self, files: Mapping[str, Stamp]) -> int:
+        """The number of bytes that the batch has in these ``files``."""
+        return sum(stamp.size for stamp in files.values())
+
     def request(self, schema: Schema, settings: TableSettings) -> ScanRequest:
         """Build the request for a scan of the files in their present state.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -272,8 +273,34 @@ _SELECTORS = {
 }
 
 
+def is_pattern(name: str) -> bool:
+    """True if there is a brace in a name, as in patterns of tables and in no table's name."""
+    return "{" in name or "}" in name
+
+
+def spelled_name(name: str) -> str:
+    """A table's name as SQL spells it.
+
+    >>> spelled_name("hooks.{event}")
+    'hooks.`{event}`'
+    """
+    parts = (part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in name.split("."))
+    return ".".join(parts)
+
+
 def must_take_records(name: str) -> None:
-    """Raise UsageError for a quarantine: what it holds comes with the records of its table."""
+    """Raise UsageError for a quarantine, and for a pattern.
+
+    What a quarantine holds comes with the records of its table.
+    """
+    if is_pattern(name):
+        # Where braces were no pattern, such a table may have been made.
+        plain = re.sub("[{}]", "", name.rpartition(".")[2])
+        raise UsageError(
+            f"{name!r} is a pattern of tables, and this takes one table",
+            hint="`driftline ingest` and `Lake.fan_out` take patterns; a table that is called so gets another name by: "
+            f"driftline alter {shlex.quote(f'ALTER TABLE {spelled_name(name)} RENAME TO {plain}')}",
+        )
     table = name.removesuffix(QUARANTINE)
     if table != name:
         raise UsageError(f"{name} is the quarantine of {table}", hint=f"ingest into {table}")

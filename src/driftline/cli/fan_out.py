@@ -1,0 +1,70 @@
+"""`driftline ingest --into` a pattern of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from driftline.cli.options import TableOptions
+from driftline.cli.scope import Invocation, little, title_of
+from driftline.files.endings import FileFormat
+
+if TYPE_CHECKING:
+    from driftline.ingest.fan_out import FanOutResult
+
+
+def fan_out(
+    scope: Invocation,
+    sources: Sequence[str],
+    pattern: str,
+    options: TableOptions,
+    *,
+    format_: str | None,
+    max_tables: int | None,
+    all_tables: bool,
+    dry_run: bool,
+    again: bool,
+    keep: bool,
+    json: bool,
+) -> None:
+    """Ingest files into the tables of a pattern, and print what became of them."""
+    from driftline.cli.terminal import Progress
+    from driftline.ingest.fan_out import MAX_TABLES, FanOutError
+    from driftline.sources.files import expand, stamps
+
+    options.settings(scope, pattern)  # report what is wrong with them before Spark starts
+    scope.interrupt.outcome = f"stopped: the tables of {pattern} are as they were"
+    scope.interrupt.outcome_behind = (
+        f"stopped: some tables of {pattern} have the batch; the same command again brings what is missing"
+    )
+    kind, files = expand(sources, format_, scope.folder)
+    title = title_of(files)
+    with Progress() as progress:
+        lake = scope.open(progress, brief=little(kind, files), writes=not dry_run)
+    with Progress(lake.spark, sum(stamp.size for stamp in stamps(files).values())) as progress:
+        tables = lake.fan_out(pattern, max_tables=MAX_TABLES if max_tables is None else max_tables)
+        try:
+            result = tables.ingest(
+                files,
+                format=cast("FileFormat", kind),
+                settings=lambda table: options.settings(scope, table),
+                dry_run=dry_run,
+                again=again,
+                keep=keep,
+                progress=scope.interrupt.watching(progress.of(title)),
+            )
+        except FanOutError as failed:
+            _show(failed.result, title, all_tables=all_tables, json=json)
+            raise
+    _show(result, title, all_tables=all_tables, json=json)
+
+
+def _show(result: FanOutResult, title: str, *, all_tables: bool, json: bool) -> None:
+    from driftline.cli.terminal import put, show
+    from driftline.report.fan_out import fan_out as lines
+
+    if not json:
+        show(lines(result, title, all_tables=all_tables, more="--all-tables"))
+        return
+    for printed in result.to_dicts():
+        put(printed)

@@ -1,0 +1,125 @@
+"""The source of one table's share of a batch that was dealt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from driftline.core.planning.plan import Plan
+from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.table import TableSettings
+from driftline.core.values import RefusedText
+from driftline.ingest.deal import SpoolSlice, slices_of
+from driftline.observe.json_lines import Why
+from driftline.observe.observation import Observation
+from driftline.readers.json.rows import JsonRows, Run
+from driftline.readers.rejects import Origin, Origins, Reject
+from driftline.readers.task import in_runs
+from driftline.sources.files import Stamp
+from driftline.sources.json_files import encoding_notes
+from driftline.sources.scan import BatchScan, Observed, Source
+from driftline.sources.texts import PlainTexts, TextReader
+from driftline.write import PartTasks, is_small
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import SparkSession
+
+    from driftline.write import Reported, SetAside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dealt(Source):
+    """The slices of one table, in the ``spool`` file, as a batch."""
+
+    spark: SparkSession
+    spool: str
+    slices: Sequence[SpoolSlice]
+    as_text: bool = True
+
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> DealtScan:
+        """Open the slices for the table."""
+        request = self.request(schema, settings)
+        return DealtScan(request, request.terms, self.spark, self.spool, self.slices)
+
+    def size(self, files: Mapping[str, Stamp]) -> int:
+        """The number of bytes of the slices."""
+        return sum(part.size for part in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class DealtScan(BatchScan):
+    """The slices of one table, opened for it."""
+
+    spark: SparkSession
+    spool: str
+    slices: Sequence[SpoolSlice]
+
+    def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, observation)
+
+    def _tasks(self, conversion: JsonRows | None) -> PartTasks:
+        sizes, context = [part.size for part in self.slices], self.spark.sparkContext
+        # In order, as columns follow the order of the records.
+        shares = in_runs(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        slices = tuple(tuple(self.slices[number] for number in share) for share in shares)
+        reader = TextReader(_NumberedTexts(), self.terms, conversion)
+        shared = [sum(part.size for part in share) for share in slices]
+        return PartTasks(self.spark, shared, _SliceReader(reader, self.spool, slices))
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        return None if last is None else Observed(self, last)
+
+    def _notes(self, observation: Observation) -> Sequence[str]:
+        return [*encoding_notes(observation)]
+
+
+_FILE = b"file"  # the key of a batch's metadata for the file that its texts stand in
+
+
+class _NumberedTexts(PlainTexts):
+    """Texts of slices, each with its line."""
+
+    def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a slice as one run."""
+        raws, numbers, reasons = (column.to_pylist() for column in batch.columns)
+        source = batch.schema.metadata[_FILE].decode(errors="surrogateescape")
+        lines = [
+            raw if why is None else RefusedText.of(raw, why) for raw, why in zip(raws, reasons, strict=True)
+        ]
+
+        def reject(place: int, why: Why) -> Reject:
+            """The reject of a text."""
+            return Reject(Origin(source, numbers[place]), raws[place], why)
+
+        yield Run(lines, source, numbers, reject, None, Origins(Origin(source), numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceReader:
+    """Reads slices in tasks. ``shares``: those of each task."""
+
+    reader: TextReader
+    spool: str
+    shares: Sequence[Sequence[SpoolSlice]]
+
+    def rows(
+        self, number: int, set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, Reported[Observation]]:
+        """Make the rows of a task's share, and report what was observed."""
+        return (yield from self.reader.rows(self._batches(number), set_aside))
+
+    def rejects(self, number: int, everything: str | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rejects of a task's share."""
+        yield from self.reader.rejects(self._batches(number), everything)
+
+    def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
+        share = self.shares[number]
+        batches = slices_of(self.spool, [part.number for part in share])
+        for part, batch in zip(share, batches, strict=True):
+            file = part.file.encode(errors="surrogateescape")
+            yield batch.replace_schema_metadata({_FILE: file})

@@ -1,0 +1,361 @@
+"""Ingests one batch into many tables, each as if its records had come alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from driftline.core.schema.naming import QUARANTINE
+from driftline.core.schema.text import counted
+from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
+from driftline.core.settings.table import TableSettings
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.formats.base import CatalogTable, State
+from driftline.formats.lakes import Catalog
+from driftline.ingest import attempts
+from driftline.ingest.assignment import Assignment
+from driftline.ingest.attempts import Options, PreparedBatch
+from driftline.ingest.batch import FileFingerprints, RecentBatches
+from driftline.ingest.deal import SPELLINGS, RecordValues, Share, deal
+from driftline.ingest.dealt import Dealt
+from driftline.ingest.pattern import Pattern, Values
+from driftline.ingest.result import Result
+from driftline.runtime.shown import Shown
+from driftline.sources.files import stamps
+from driftline.sources.json_files import JsonFiles
+from driftline.sources.scan import Source
+from driftline.sources.spooled import folder_in, place_of, told_where
+
+MAX_TABLES = 200
+ROUTE = "driftline.route"  # the property of a table that a pattern made: the pattern, and the values that named it
+# Settings by which records are taken out of files: the files are read once, for all tables.
+_READ_BY = ("records", "max_record_bytes", "hive")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FanOutResult(Shown):
+    """The result of a batch into many tables. Counts are records.
+
+    Attributes:
+        results: of the tables that got records, by the place of the first.
+        passed_over: tables that have the files already.
+        by_case: the spellings of values that share a table, by its name.
+        failed: the errors of tables that did not get their records, by name.
+    """
+
+    pattern: str
+    results: tuple[Result, ...] = ()
+    passed_over: tuple[str, ...] = ()
+    by_case: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    failed: Mapping[str, DriftlineError] = field(default_factory=dict)
+
+    @property
+    def rows_read(self) -> int:
+        """The number of records that were read for these tables."""
+        return sum(result.rows_read for result in self.results)
+
+    @property
+    def rows_written(self) -> int:
+        """The number of records written."""
+        return sum(result.rows_written for result in self.results)
+
+    @property
+    def rows_quarantined(self) -> int:
+        """The number of records in quarantine."""
+        return sum(result.rows_quarantined for result in self.results)
+
+    def to_dicts(self) -> Iterator[dict[str, Any]]:
+        """Yield what `ingest --json` prints: an object a table, then one with sums."""
+        for result in self.results:
+            yield {**result.to_dict(), "pattern": self.pattern}
+        yield {
+            "pattern": self.pattern,
+            "tables": len(self.results),
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "rows_quarantined": self.rows_quarantined,
+            "passed_over": list(self.passed_over),
+            "by_case": {table: list(spellings) for table, spellings in self.by_case.items()},
+            "failed": {table: error.message for table, error in self.failed.items()},
+        }
+
+
+class FanOutError(DataError):
+    """Tables that did not get their records, while others did. ``result``: what the others got."""
+
+    def __init__(self, result: FanOutResult) -> None:
+        listed = [f"{table}: {error.message}" for table, error in result.failed.items()]
+        super().__init__(
+            f"{result.pattern}: {counted(len(result.failed), 'table')} did not get their records, "
+            f"{len(result.results)} did",
+            "\n  ".join([*listed, "the same command again brings what is missing"]),
+        )
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class TableShare:
+    """A table that is to get a share of a batch."""
+
+    table: CatalogTable
+    state: State
+    share: Share
+
+
+@dataclass(slots=True)
+class FanOut:
+    """The tables of a pattern.
+
+    Attributes:
+        settings: of a table, by its name.
+        max_tables: the number of tables that the pattern makes at most.
+        recent: the batches before, by table.
+    """
+
+    catalog: Catalog
+    pattern: Pattern
+    settings: Callable[[str], Mapping[str, Any]]
+    max_tables: int = MAX_TABLES
+    recent: dict[str, RecentBatches] = field(default_factory=dict)
+
+    def ingest(
+        self, source: Source, options: Options, shared: str | None, *, dry_run: bool = False
+    ) -> FanOutResult:
+        """Deal a source, and ingest each table's share: all are written before the first one commits.
+
+        Args:
+            source: files of JSON.
+            options: of each table's batch, without settings.
+            shared: the lake's folder, which all tasks see, if known.
+            dry_run: only plan.
+
+        Raises:
+            UsageError: the source cannot be dealt, or a table cannot take part. Nothing is written.
+            DataError: a batch cannot go into its table. Nothing is written.
+            FanOutError: some tables did not get their records.
+        """
+        if not isinstance(source, JsonFiles) or source.workbooks:
+            raise UsageError(
+                f"{self.pattern.text}: only records of JSON go into the tables of a pattern so far",
+                "pass files of JSON lines or documents, or dicts of JSON's values; ingest others table by table",
+            )
+        if self.pattern.of_topics:
+            raise UsageError(
+                f"{self.pattern.text}: files have no topic and no keys", "name a field of the records"
+            )
+        spark = source.spark
+        room = place_of(spark, shared)
+        with told_where(spark, room), folder_in(room) as folder:
+            spool = folder / "dealt.arrow"
+            options.progress("dealing")
+            read_by = self._settings(self.pattern.text, {})
+            if read_by.records:
+                raise UsageError(
+                    f"{self.pattern.text}: lists of records in documents are not dealt", "leave out records"
+                )
+            router = Router.of(self.catalog, self.pattern, self.max_tables)
+            reader = RecordValues(self.pattern, source.names)
+            shares = deal(source.runs(read_by), reader, router.tables, spool)
+            return self._ingest(
+                DealtBatch(self, source, options, str(spool), read_by, dry_run=dry_run), shares
+            )
+
+    def _ingest(self, batch: DealtBatch, shares: Mapping[str, Share]) -> FanOutResult:
+        destinations = [batch.destination(name, share) for name, share in shares.items()]
+        passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
+        if passed_over and len(passed_over) == len(destinations):
+            raise DataError(
+                f"{self.pattern.text}: all tables have the files already: {_listed(passed_over)}",
+                "pass --again to ingest again as new rows",
+            )
+        by_case = {to.table.name: to.share.spellings for to in destinations if len(to.share.spellings) > 1}
+        before = FanOutResult(self.pattern.text, passed_over=passed_over, by_case=by_case)
+        destinations = [to for to in destinations if to.share.slices]
+        if batch.dry_run:
+            return replace(before, results=tuple(map(batch.planned, destinations)))
+        prepared: list[PreparedBatch] = []
+        with _abandoned(prepared):
+            # One by one: after an error those before it are taken back.
+            prepared.extend(map(batch.prepared, destinations))
+            return _committed(before, prepared)
+
+    def _settings(self, name: str, properties: Mapping[str, str]) -> TableSettings:
+        """The settings of a table with these properties."""
+        return from_properties({**NEW_TABLE, **properties, **as_properties(self.settings(name))})
+
+
+@dataclass(frozen=True, slots=True)
+class DealtBatch:
+    """A batch that was dealt. ``read_by``: the settings by which its files were read."""
+
+    fan_out: FanOut
+    source: JsonFiles
+    options: Options
+    spool: str
+    read_by: TableSettings
+    dry_run: bool
+
+    def destination(self, name: str, share: Share) -> TableShare:
+        """Load a table, and leave out what it has already. Raises UsageError if it cannot take part."""
+        table = self.fan_out.catalog.table(name)
+        state = table.load()
+        settings = self.fan_out._settings(name, state.properties if state.exists else {})
+        pattern = self.fan_out.pattern.text
+        if settings.row_key is not None:
+            raise UsageError(
+                f"{pattern}: {name} has a key, and the tables of a pattern cannot have one so far",
+                "leave out --key, or ingest the records of this table by themselves",
+            )
+        for setting in _READ_BY:
+            value, common = getattr(settings, setting), getattr(self.read_by, setting)
+            if value != common:
+                raise UsageError(
+                    f"{pattern}: {name} has {setting} = {value}, and the files are read once for all tables, by {common}",
+                    f"pass --set {setting}=VALUE, which counts for all of them",
+                )
+        source = self._dealt(share)
+        named = stamps(source.files) if source.originals is None else source.originals
+        fingerprints = FileFingerprints.of(source, named, reingest=self.options.reingest)
+        taken = set(fingerprints.taken(table, state))
+        if taken >= set(named) and named:
+            slices = []
+        else:
+            slices = [part for part in share.slices if part.file not in taken]
+        return TableShare(table, state, replace(share, slices=slices))
+
+    def planned(self, to: TableShare) -> Result:
+        """Plan a table's share, and write nothing."""
+        return attempts.ingest(to.table, self._dealt(to.share), self._options(to), dry_run=True)
+
+    def prepared(self, to: TableShare) -> PreparedBatch:
+        """Write a table's share, visible to nobody."""
+        name = to.table.name
+        try:
+            return attempts.prepare(to.table, self._dealt(to.share), self._options(to))
+        except (DataError, UsageError) as error:
+            if name in error.message:
+                raise
+            raise type(error)(f"{name}: {error.message}", error.hint) from error
+
+    def _dealt(self, share: Share) -> Dealt:
+        source, files = self.source, {part.file for part in share.slices}
+        return Dealt(
+            spark=source.spark,
+            spool=self.spool,
+            slices=share.slices,
+            files=[file for file in source.files if file in files],
+            names=source.names,
+            originals=source.originals,
+            format=source.format,
+        )
+
+    def _options(self, to: TableShare) -> Options:
+        name = to.table.name
+        return replace(
+            self.options,
+            settings=self.fan_out.settings(name),
+            properties=_route(self.fan_out.pattern, to),
+            recent=self.fan_out.recent.setdefault(name, RecentBatches()),
+        )
+
+
+@dataclass(slots=True)
+class Router:
+    """Gives values their tables, in the order in which they are seen.
+
+    Attributes:
+        names: of the tables in the pattern's namespaces.
+        counted: it is known how many of them the pattern made; until then each may be one of them.
+    """
+
+    catalog: Catalog
+    assignment: Assignment
+    max_tables: int
+    names: frozenset[str]
+    counted: bool = False
+    _loaded: dict[str, Sequence[Values] | None] = field(default_factory=dict)
+    _named: dict[Values, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, catalog: Catalog, pattern: Pattern, max_tables: int) -> Router:
+        """A router with no table yet."""
+        names = frozenset(name for name in catalog.tables() if pattern.in_namespace(name))
+        names = frozenset(name for name in names if not name.endswith(QUARANTINE))
+        return cls(catalog, Assignment(pattern, room=max(0, max_tables - len(names))), max_tables, names)
+
+    def tables(self, values: Sequence[Values]) -> Mapping[Values, str]:
+        """The table of each of the values."""
+        if len(self._named) > _REMEMBERED:
+            self._named.clear()
+        new = [of_record for of_record in values if of_record not in self._named]
+        if new:
+            assigned = self.assignment.with_new(new, self._named_by)
+            if not assigned.room and not self.counted:
+                count = sum(bool(self._named_by(name)) for name in self.names)
+                self.counted = True
+                spent = sum(name not in self.names for name in set(self.assignment.tables.values()))
+                room = max(0, self.max_tables - count - spent)
+                assigned = replace(self.assignment, room=room).with_new(new, self._named_by)
+            self.assignment = assigned
+        self._named |= {of_record: self.assignment.table(of_record) for of_record in new}
+        return self._named
+
+    def _named_by(self, name: str) -> Sequence[Values] | None:
+        """The values that named a table that is there; none if the pattern did not make it."""
+        if name not in self.names:
+            return None
+        if name not in self._loaded:
+            written = json.loads(self.catalog.table(name).load().properties.get(ROUTE, "{}"))
+            is_ours = written.get("pattern") == self.assignment.pattern.text
+            self._loaded[name] = [tuple(values) for values in written["values"]] if is_ours else []
+        return self._loaded[name]
+
+
+_REMEMBERED = 100_000  # values whose tables are known, between two groups of records
+
+
+def _route(pattern: Pattern, to: TableShare) -> dict[str, str]:
+    """The property of a table that the pattern makes, or has made; none for any other table."""
+    named = [values for values in to.share.values if pattern.names(values)]
+    written = json.loads(to.state.properties.get(ROUTE, "{}"))
+    if not named or (to.state.exists and written.get("pattern") != pattern.text):
+        return {}
+    before = [tuple(values) for values in written.get("values", ())]
+    spellings = list(dict.fromkeys([*before, *named]))[:SPELLINGS]
+    return {ROUTE: json.dumps({"pattern": pattern.text, "values": spellings}, ensure_ascii=False)}
+
+
+@contextmanager
+def _abandoned(prepared: Sequence[PreparedBatch]) -> Iterator[None]:
+    """Take back at the end, or after an error, what is written and not visible."""
+    try:
+        yield
+    finally:
+        for batch in prepared:
+            batch.abandon()
+
+
+def _committed(before: FanOutResult, prepared: Sequence[PreparedBatch]) -> FanOutResult:
+    """Commit the batches, one after the other; an error of one does not keep the records of others.
+
+    Raises FanOutError.
+    """
+    results: list[Result] = []
+    failed: dict[str, DriftlineError] = {}
+    for batch in prepared:
+        try:
+            results.append(batch.commit())
+        except DriftlineError as error:
+            failed[batch.table.name] = error
+    ended = replace(before, results=tuple(results), failed=failed)
+    if failed:
+        raise FanOutError(ended)
+    return ended
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    unlisted = len(names) - most
+    return ", ".join(names[:most]) + (f", and {unlisted} more" if unlisted > 0 else "")

@@ -1,0 +1,91 @@
+"""The tables of a pattern, for users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any, Unpack
+
+from driftline.core.settings.declarations import SettingArguments
+from driftline.errors import UsageError
+from driftline.files.endings import FileFormat
+from driftline.ingest.attempts import Options
+from driftline.ingest.fan_out import MAX_TABLES, FanOut, FanOutResult
+from driftline.ingest.pattern import Pattern
+from driftline.lake.table import given_settings
+from driftline.report.listeners import listeners
+from driftline.runtime.front import front
+from driftline.runtime.shown import Shown, notebook_progress, shows
+from driftline.sources.inputs import Data
+from driftline.sources.opening import opened
+
+if TYPE_CHECKING:
+    from driftline.lake import Lake
+
+
+@front
+class PatternTables(Shown):
+    """The tables of a lake that the values of records name, by a pattern such as ``hooks.{event}``."""
+
+    def __init__(self, lake: Lake, pattern: str, max_tables: int = MAX_TABLES) -> None:
+        self.lake = lake
+        self.pattern = pattern
+        self._parsed = Pattern.of(pattern)
+        if lake.embedded is not None and lake.embedded.ducklake is not None and len(self._parsed.parts) > 2:
+            raise UsageError(f"{pattern!r}: a namespace of a DuckLake has one part", "use namespace.table")
+        if max_tables < 0:
+            raise UsageError(f"max_tables = {max_tables} is not possible", "pass 0 or more")
+        self._max_tables = max_tables
+
+    @property
+    def _java(self) -> Popen[Any] | None:
+        return self.lake._java
+
+    @property
+    def _configured(self) -> tuple[Mapping[str, str], ...]:
+        return self.lake._configured
+
+    def ingest(
+        self,
+        data: Data,
+        *,
+        format: FileFormat | None = None,  # noqa: A002  the word that Spark's users know
+        settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
+        dry_run: bool = False,
+        again: bool = False,
+        keep: bool = True,
+        progress: Callable[[str], None] | None = None,
+        **options: Unpack[SettingArguments],
+    ) -> FanOutResult:
+        """Ingest data as one batch of each table, with the rules of each. They are read once.
+
+        All tables' rows are written before the first table commits; each commits by itself.
+
+        Args:
+            data: Files of JSON, or dicts of JSON's values.
+            format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
+            settings: Settings of the tables, kept with them; or a function from a table's name to its own.
+            dry_run: Plan only; write nothing.
+            options: The same settings as arguments.
+
+        Raises:
+            UsageError, DataError: All tables are then as they were.
+            FanOutError: Some tables did not get their records. The same call again
+                brings what is missing.
+            SetupError: As for `Table.ingest`.
+        """
+        lake, chosen = self.lake, settings if callable(settings) else lambda _: settings or {}
+        fan_out = FanOut(
+            lake.format,
+            self._parsed,
+            lambda name: given_settings(chosen(name), options),
+            self._max_tables,
+            lake.recent_of,
+        )
+        with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
+            shown = progress or notebook_progress(self.pattern)
+            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep)
+            return fan_out.ingest(source, run, lake.warehouse, dry_run=dry_run)
+
+
+shows(PatternTables, lambda tables: [f"tables {tables.pattern} of {tables.lake}"])

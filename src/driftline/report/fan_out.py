@@ -1,0 +1,70 @@
+"""Text about a batch into many tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from driftline.core.schema.text import counted
+from driftline.ingest.fan_out import FanOutResult
+from driftline.ingest.result import Result
+from driftline.report.lines import LISTED, clean
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_TABLES = 20  # that have a line
+
+
+def fan_out(
+    result: FanOutResult, title: str = "", *, all_tables: bool = False, more: str = "the result's `results`"
+) -> Iterator[RenderableType]:
+    """Sums, then a line a table: those with changes and rejects first.
+
+    ``more``: where a reader finds the tables that are not listed.
+    """
+    counts = [counted(result.rows_read, "record read", "records read")]
+    if any(of_table.dry_run for of_table in result.results):
+        counts.append("dry run: nothing is written")
+    else:
+        counts.append(f"{result.rows_written} written")
+    if result.rows_quarantined:
+        counts.append(f"{result.rows_quarantined} in quarantine")
+    counts.append(counted(len(result.results), "table"))
+    name = f"  {clean(title)}" if title else ""
+    yield Text.assemble((clean(result.pattern), "bold"), name, f"  {', '.join(counts)}")
+    in_order = sorted(
+        result.results, key=lambda of_table: not (of_table.changes or of_table.rows_quarantined)
+    )
+    shown = in_order if all_tables else in_order[:_TABLES]
+    width = max((len(of_table.table) for of_table in shown), default=0)
+    for of_table in shown:
+        yield Text(f"  {clean(of_table.table):{width}}  {', '.join(_counts(of_table))}")
+    if len(in_order) > len(shown):
+        yield Text(f"  and {counted(len(in_order) - len(shown), 'table')} more: see {more}", "dim")
+    for table, spellings in result.by_case.items():
+        yield Text(
+            f"  {clean(table)} has the values {', '.join(map(clean, spellings))}, which differ in case alone"
+        )
+    if result.passed_over:
+        names = ", ".join(map(clean, result.passed_over[:LISTED]))
+        others = len(result.passed_over) - LISTED
+        yield Text(
+            f"  passed over, as they have the files: {names}" + (f", and {others} more" if others > 0 else "")
+        )
+    for table, error in result.failed.items():
+        yield Text(f"  {clean(table)}: {clean(error.message)}", "red")
+    if hints := {hint for of_table in result.results for hint in of_table.hints}:
+        yield Text(f"  {counted(len(hints), 'hint')}: see --json", "cyan")
+
+
+def _counts(result: Result) -> Iterator[str]:
+    yield f"{result.rows_read} read" if result.dry_run else f"{result.rows_written} written"
+    if result.rows_quarantined:
+        yield f"{result.rows_quarantined} in quarantine"
+    if result.changes:
+        yield counted(len(result.changes), "column change")
+    if result.conflicts:
+        yield counted(len(result.conflicts), "conflict")

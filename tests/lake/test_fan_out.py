@@ -1,0 +1,165 @@
+"""One batch into many tables: each is as if its records had come alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import DataError, UsageError
+from driftline.ingest import attempts, pipeline
+from driftline.ingest.fan_out import FanOutError
+from driftline.lake import Lake, Table
+from driftline.sources.opening import opened
+
+RECORDS = [
+    '{"event": "push", "size": 1, "by": {"name": "a"}}',
+    '{"event": "ping", "zen": "x"}',
+    "",
+    '{"event": "Push", "size": "2", "extra": [1, 2]}',
+    '{"event": "pull-request", "n": 1.50}',
+    '{"event": "push", broken',
+    '{"size": 7}',
+    '{"event": "push", "size": 12345678901234567890}',
+    "[1]",
+]
+
+
+@pytest.fixture
+def space(lake: Lake, table_name: str) -> Iterator[str]:
+    """A namespace of the test's own."""
+    namespace = table_name.replace(".", "_")
+    yield namespace
+    for name in lake.format.tables():
+        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
+            lake.format.drop(name, purge=False, dry_run=False)
+
+
+def rows(table: Table) -> list[str]:
+    return sorted(
+        json.dumps(row.asDict(recursive=True), sort_keys=True, default=str) for row in table.read().collect()
+    )
+
+
+def columns(table: Table) -> list[str]:
+    return str(table.schema()).split("\n")[1:]
+
+
+def rejected(table: Table) -> set[tuple[str, int]]:
+    """The places of the records in a table's quarantine."""
+    quarantine = table.lake.format.sql_name(f"{table.name}__quarantine")
+    found = table.lake.sql(f"SELECT source, line FROM {quarantine}").collect()
+    return {(Path(row.source).name, row.line) for row in found}
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_each_table_is_as_if_its_records_had_come_alone(lake: Lake, space: str, tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a.jsonl", RECORDS), write(tmp_path / "b.jsonl", RECORDS[::-1])
+    result = lake.fan_out(f"{space}.{{event}}").ingest([first, second], metadata="file,line")
+    names = [f"{space}.{name}" for name in ("push", "ping", "pull_request_99c5ba", "_other")]
+    assert [of_table.table for of_table in result.results] == names
+    assert (result.rows_read, result.rows_written, result.rows_quarantined) == (16, 12, 4)
+    assert result.by_case == {names[0]: ("push", "Push")}
+    push, kind = lake.table(names[0]), '"push"'
+    alone = lake.table(f"{space}.alone")
+    files = [
+        write(
+            tmp_path / "alone" / file.name,
+            [line if kind in line.lower() and "broken" not in line else "" for line in lines],
+        )
+        for file, lines in ((first, RECORDS), (second, RECORDS[::-1]))
+    ]
+    alone.ingest(files, metadata="file,line")
+    assert columns(push) == columns(alone)
+    assert [row.replace("alone/", "") for row in rows(alone)] == rows(push)
+    assert rejected(lake.table(names[3])) == {
+        ("a.jsonl", 6), ("a.jsonl", 9), ("b.jsonl", 4), ("b.jsonl", 1),
+    }  # fmt: skip
+    text = repr(result)
+    assert "4 tables" in text and "6 written" in text and "differ in case alone" in text
+    assert [printed["pattern"] for printed in result.to_dicts()] == [f"{space}.{{event}}"] * 5
+
+
+def test_what_is_missing_comes_with_the_same_call_again(
+    lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "a.jsonl", ['{"event": "a", "n": 1}', '{"event": "b", "n": 2}', '{"event": "c"}'])
+    tables, commit = lake.fan_out(f"{space}.{{event}}"), pipeline.PreparedRows.commit
+
+    def fails(prepared: pipeline.PreparedRows) -> Any:
+        if prepared.planned.batch.table.name.endswith(".b"):
+            with prepared.abandoned_on_error():
+                raise DataError("no permission")
+        return commit(prepared)
+
+    monkeypatch.setattr(pipeline.PreparedRows, "commit", fails)
+    with pytest.raises(FanOutError, match="1 table did not get") as failed:
+        tables.ingest(file)
+    assert [result.table for result in failed.value.result.results] == [f"{space}.a", f"{space}.c"]
+    assert f"{space}.b: no permission" in str(failed.value.hint)
+    monkeypatch.undo()
+    result = tables.ingest(file)
+    assert result.passed_over == (f"{space}.a", f"{space}.c")
+    assert [of_table.table for of_table in result.results] == [f"{space}.b"]
+    with pytest.raises(DataError, match="all tables have the files already"):
+        tables.ingest(file)
+    assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
+
+
+def test_a_conflict_in_one_table_leaves_all_as_they_were(lake: Lake, space: str) -> None:
+    tables = lake.fan_out(f"{space}.{{event}}", max_tables=2)
+    first = tables.ingest([{"event": "a", "n": 1}, {"event": "b", "n": 1}, {"event": "c", "n": 1}])
+    assert [result.table for result in first.results] == [f"{space}.{name}" for name in ("a", "b", "_other")]
+    with pytest.raises(DataError, match=rf"{space}\.b"):
+        tables.ingest([{"event": "A", "n": 2}, {"event": "b", "n": "x"}], policy="strict", on_conflict="fail")
+    assert len(rows(lake.table(f"{space}.a"))) == 1
+    # A table that is there takes no room, and one beyond the limit stays in `_other`.
+    planned = tables.ingest([{"event": "B", "n": 2}, {"event": "c", "n": 3}], dry_run=True)
+    assert [(result.table, result.rows_read) for result in planned.results] == [
+        (f"{space}.b", 1),
+        (f"{space}._other", 1),
+    ]
+    wider = lake.fan_out(f"{space}.{{event}}", max_tables=3)
+    assert [result.table for result in wider.ingest([{"event": "c"}]).results] == [f"{space}.c"]
+
+
+def test_what_is_not_dealt_is_refused(lake: Lake, space: str, tmp_path: Path) -> None:
+    tables, record = lake.fan_out(f"{space}.{{event}}"), [{"event": "a", "id": 1}]
+    table = write(tmp_path / "a.csv", ["event", "a"])
+    for refused, data, arguments in (
+        ("only records of JSON", table, {}),
+        ("a has a key", record, {"key": "id"}),
+        ("lists of records", record, {"records": "list"}),
+    ):
+        with pytest.raises(UsageError, match=refused):
+            tables.ingest(data, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no topic"):
+        lake.fan_out(f"{space}.{{_topic}}").ingest(record)
+    with pytest.raises(UsageError, match="pattern of tables"):
+        lake.table(f"{space}.{{event}}").ingest(record)
+    assert not [name for name in lake.format.tables() if name.startswith(f"{space}.")]
+    tables.ingest(record, max_record_bytes=1000)
+    with pytest.raises(UsageError, match=r"max_record_bytes = 1000, and the files are read once"):
+        tables.ingest(record)
+
+
+def test_a_table_with_braces_in_its_name_is_renamed_as_the_error_says(lake: Lake, space: str) -> None:
+    name = f"{space}.{{event}}"
+    with opened(lake.spark, [{"id": 1}]) as source:  # as earlier versions took it
+        attempts.ingest(lake.format.table(name), source)
+    with pytest.raises(UsageError, match="pattern of tables") as refused:
+        lake.table(name).ingest([{"id": 2}])
+    (statement,) = re.findall("ALTER TABLE .* TO event", str(refused.value.hint))
+    with pytest.raises(UsageError, match="braces stand in patterns"):
+        lake.alter(statement.replace("TO event", "TO `{kind}`"))
+    lake.alter(statement)
+    assert len(rows(lake.table(f"{space}.event"))) == 1
