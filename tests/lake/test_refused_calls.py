@@ -71,6 +71,7 @@ table.ingest(here / "file", format=3) | format is an int
 table.ingest({"id": 1}, policy="strcit") | did you mean 'strict'
 table.ingest({"id": 1}, polcy="strict") | did you mean 'policy'
 table.ingest({"id": 1}, hints={"id": "lnog"}) | did you mean long
+table.ingest({"id": 1}, format="json") | format='json' is only for files
 table.ingest({"id": 1}, json_column="id") | json_column is only for Spark DataFrames
 table.ingest(here / "file", json_column="id") | json_column is only for Spark DataFrames
 table.ingest({"id": 1}, settings=3) | settings is an int

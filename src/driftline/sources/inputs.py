@@ -229,3 +229,11 @@ def column_of_no_frame() -> UsageError:
     return UsageError(
         "json_column is only for Spark DataFrames", "leave it out: the data's records are the rows"
     )
+
+
+def format_of_no_files(named: str) -> UsageError:
+    """The error for a file format of data that is in no file."""
+    return UsageError(
+        f"format={named!r} is only for files",
+        "leave it out: records of Python and frames have no file format",
+    )

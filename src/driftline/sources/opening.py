@@ -24,7 +24,14 @@ from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
 from driftline.sources.in_memory import written, written_as_text
-from driftline.sources.inputs import Data, column_of_no_frame, is_pandas, is_table, paths_or_rows
+from driftline.sources.inputs import (
+    Data,
+    column_of_no_frame,
+    format_of_no_files,
+    is_pandas,
+    is_table,
+    paths_or_rows,
+)
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.listing import PathTexts, path_texts
 from driftline.sources.scan import Source
@@ -76,6 +83,8 @@ def opened(
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
+        if format is not None:
+            raise format_of_no_files(format)
         yield of_frame(cast("DataFrame", data), json_column)
         return
     if json_column is not None:
@@ -86,6 +95,8 @@ def opened(
     paths, rows = paths_or_rows(data.data if isinstance(data, Messages) else data)
     room = place_of(spark, shared)
     if rows is not None:
+        if format is not None:
+            raise format_of_no_files(format)
         with (
             told_where(spark, room),
             _of_rows(spark, rows, room, messages=messages, strings=strings) as source,
