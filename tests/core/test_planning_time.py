@@ -18,7 +18,9 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, SourceLocation, Struct
 from driftline.core.settings.csv import Signs
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.settings.table import TableSettings
+from driftline.ingest.result import Result
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -115,6 +117,15 @@ def test_scalar_column_takes_few_calls() -> None:
 
     assert calls(lambda: plan(Schema(), shape, WIDE)) < 100 * 200
     assert calls(lambda: plan(table, shape, WIDE)) < 100 * 150
+
+
+def test_report_of_what_waits_takes_calls_in_proportion() -> None:
+    def reporting(count: int) -> Callable[[], object]:
+        shape = shape_of(in_columns(count), Schema())
+        result = Result("s.t", "", 1, 1, 0, route=plan(Schema(), shape, WIDE).route)
+        return lambda: result.with_rest({f"c{number}": 1 for number in range(count)}, FieldSettings())
+
+    assert calls(reporting(1_000)) < 5 * calls(reporting(250))
 
 
 def test_columns_appended_to_many_structs_take_calls_in_proportion() -> None:

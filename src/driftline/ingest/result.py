@@ -263,11 +263,12 @@ class Result(Shown):
         """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}
+        # Both may be many: a wide file has a thousand paths here, and a hundred thousand fields.
+        routes = {route.key: route for route in self.route.fields} if waiting else {}
         for text, count in waiting.items():
             path = field_of(text)
-            has_column = any(
-                field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields
-            )
+            route = routes.get(path[0])
+            has_column = route is not None and route.has_columns(path[1:])
             waits = field_settings.at(path).new_fields == "hold" and not has_column and "" not in path
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
