@@ -9,13 +9,15 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftline.convert.kernels import convert, converts
 from driftline.convert.types import arrow_type
 from driftline.core.planning.conversions import FITS, ROUTES_TOO
 from driftline.core.planning.policies.widen import MATRIX
 from driftline.core.schema.text import parse_type
-from driftline.core.schema.types import Primitive
+from driftline.core.schema.types import DOUBLE, STRING, Primitive
 
 D = Decimal
 NOON, NOON_UTC = datetime(2024, 1, 2, 12), datetime(2024, 1, 2, 12, tzinfo=UTC)
@@ -156,3 +158,13 @@ def test_an_empty_column_converts() -> None:
 def test_bytes_that_are_no_text_leave_those_beside_them() -> None:
     values = pa.array([b"\xff", b"\xc3\xa9", None, b""])
     assert convert(values, primitive("binary"), primitive("string")).to_pylist() == [None, "é", None, ""]
+
+
+@given(st.lists(st.none() | st.floats() | st.integers(-(10**16), 10**16).map(float), max_size=32))
+def test_texts_of_few_doubles_are_those_of_many(numbers: list[float | None]) -> None:
+    few = pa.array(numbers, pa.float64())
+    many = pa.concat_arrays([few] * 33)
+
+    texts = convert(few, DOUBLE, STRING)
+
+    assert texts.equals(convert(many, DOUBLE, STRING).slice(0, len(few)))

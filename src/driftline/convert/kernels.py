@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from driftline.convert.types import arrow_type
 from driftline.core.planning.conversions import narrows
 from driftline.core.schema.date_pattern import MONTHS, SHORT, WEEKDAYS, DatePattern
-from driftline.core.schema.types import BOUNDS, DATE, FRACTIONS, LONG, TIMESTAMP_NTZ, WIDER, Primitive
+from driftline.core.schema.types import BOUNDS, DATE, DOUBLE, FRACTIONS, LONG, TIMESTAMP_NTZ, WIDER, Primitive
 from driftline.core.values import DATE_PATTERN, TIMESTAMP_NTZ_PATTERN
 
 EXACT = 2**53  # a double holds every integer up to here
 MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds of an epoch unit
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _DAY_MICROS = 86_400_000_000
+_FEW = 32  # doubles that Python prints sooner than Arrow, whose every call takes as long as a few of them
+_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 
 Kernel = Callable[[pa.Array, Primitive, Primitive, "str | None"], pa.Array]
 
@@ -255,6 +257,10 @@ def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: 
     A whole number within ±2^53 prints as the integer that JSON may have sent; -0.0 does not, because -0 would
     read as 0.
     """
+    if source == DOUBLE and len(values) <= _FEW:
+        texts = [None if number is None else _plain(number) for number in values.to_pylist()]
+        if texts.count(None) == values.null_count:
+            return pa.array(texts, pa.string())
     # Arrow writes 1e+22 where Java writes 1.0E22 in SQL. Both read back as the same number, so neither is
     # made the other.
     text = pc.replace_substring_regex(values.cast(pa.string()), r"^-?nan$", "NaN")
@@ -264,6 +270,17 @@ def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: 
     is_integer = pc.and_(pc.equal(pc.trunc(numbers), numbers), _within(numbers, -EXACT, EXACT))
     integers = _where(numbers, pc.and_(is_integer, pc.not_equal(text, "-0.0"))).cast(pa.int64())
     return pc.coalesce(integers.cast(pa.string()), text)
+
+
+def _plain(number: float) -> str | None:
+    """Return the text of a double without an exponent; None for one that may need one, and for 0.
+
+    >>> _plain(19.9), _plain(-4.0), _plain(1e22), _plain(-0.0)
+    ('19.9', '-4', None, None)
+    """
+    if not _PLAIN[0] <= abs(number) < _PLAIN[1]:
+        return None
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _uuid_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:

@@ -19,7 +19,6 @@ from driftline.core.planning.conversions import narrows, outside
 from driftline.core.planning.plan import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
-    DOUBLE,
     STRING,
     VARIANT,
     Map,
@@ -37,7 +36,6 @@ from driftline.observe.observation import Observation, Tally, sample
 Place: TypeAlias = Callable[[int], SourceLocation]
 
 _FEW = 32  # values that Python looks at sooner than Arrow, whose every call takes as long as a few of them
-_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
@@ -240,9 +238,6 @@ def _text(leaf: pa.Array, type_: Primitive) -> str:
     # A kernel makes up to a dozen calls, which is most of the time where there are many columns.
     if type_.name in ("int", "long"):
         return str(leaf[0].as_py())
-    number = leaf[0].as_py() if type_ == DOUBLE else 0.0
-    if _PLAIN[0] <= abs(number) < _PLAIN[1]:
-        return str(int(number)) if number.is_integer() else repr(number)
     text = convert(leaf, type_, STRING) if converts(type_, STRING) else leaf
     try:
         return str(text[0].as_py())
