@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -84,3 +86,9 @@ def test_duckdb_folds_columns_as_spark_does(
     columns: dict[str, tuple[str, str]], values: dict[str, str], expected: Any
 ) -> None:
     assert folded(columns, values) == expected
+
+
+def test_a_duckdb_alone_prints_no_progress_where_main_has_no_file() -> None:
+    code = "from driftline.runtime.duckdb import alone\nwith alone() as c: c.sql(\"SELECT current_setting('enable_progress_bar')\").show()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "false" in run.stdout

@@ -61,6 +61,8 @@ def alone(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     with duckdb.connect(config=_OFFLINE) as connection:
+        # In a notebook, and under `python -c`, a query of two seconds would print one amid our output.
+        connection.execute("SET enable_progress_bar = false")
         for path in paths:
             connection.execute(f"LOAD {literal(path)}")
         yield connection
