@@ -68,3 +68,8 @@ def test_a_struct_whose_keys_the_metastore_does_not_know_may_be_a_map(strict: La
     assert not strict.clean(0), "the files of a refused commit stayed"
     table.ingest(file, hints={"issue.reactions": "map<string, long>"})
     assert table.read().first().issue.reactions == {"+1": 2, "laugh": 1}
+
+
+def test_tables_of_a_pattern_have_names_that_the_metastore_takes(strict: Lake) -> None:
+    result = strict.fan_out("t.{event}").ingest([{"event": "été"}, {"event": "push"}])
+    assert [each.table for each in result.results] == ["t._t__bd010c", "t.push"]

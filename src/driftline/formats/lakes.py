@@ -241,6 +241,11 @@ class Catalog(Protocol):
         ...
 
     @property
+    def ascii_names(self) -> bool:
+        """True if names of tables have letters of ASCII alone."""
+        ...
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write, for errors about one in a statement that reads."""
         ...

@@ -284,7 +284,9 @@ class Router:
         """A router with no table yet."""
         names = frozenset(name for name in catalog.tables() if pattern.in_namespace(name))
         names = frozenset(name for name in names if not name.endswith(QUARANTINE))
-        return cls(catalog, Assignment(pattern, room=max(0, max_tables - len(names))), max_tables, names)
+        room = max(0, max_tables - len(names))
+        assignment = Assignment(pattern, room=room, ascii_only=catalog.ascii_names)
+        return cls(catalog, assignment, max_tables, names)
 
     def tables(self, values: Sequence[Values]) -> Mapping[Values, str]:
         """The table of each of the values."""

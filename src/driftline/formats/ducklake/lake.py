@@ -344,6 +344,11 @@ class DuckLake:
         return self.catalog.durable
 
     @property
+    def ascii_names(self) -> bool:
+        """False: names may have letters of any script."""
+        return False
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write."""
         return BY_DUCKDB

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8  # files that are copied side by side
 _NUMBERED = re.compile(r"/v?(\d+)[-.][^/]*metadata\.json$")  # a metadata file, by its version
+_ASCII_NAMES = re.compile(r"\A(hive|glue)\Z|\.(Hive|Glue)Catalog\Z")  # types and classes of such catalogs
 _LOG = logging.getLogger("driftline")
 
 
@@ -81,6 +82,13 @@ class IcebergCatalog:
     def durable(self) -> bool:
         """False if the catalog says that its files are written without syncs."""
         return self.spark.conf.get(f"spark.sql.catalog.{self.name}.{DURABILITY}", None) != "off"
+
+    @property
+    def ascii_names(self) -> bool:
+        """True for a Hive Metastore and Glue, which refuse other letters in a table's name."""
+        catalog = f"spark.sql.catalog.{self.name}"
+        named = [self.spark.conf.get(f"{catalog}.{key}", None) for key in ("type", "catalog-impl")]
+        return any(name and _ASCII_NAMES.search(name) for name in named)
 
     @property
     def writes(self) -> str:
