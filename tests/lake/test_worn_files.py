@@ -115,3 +115,38 @@ def test_files_of_others_and_rows_in_the_catalog(lake: Lake, table_name: str) ->
     assert held(table) == expected == held_by_others(table)
     table.undo(yes=True)
     assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table)
+
+
+def test_first_and_last_seen_stay_when_files_are_written_anew(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+
+    def seen() -> dict[str, tuple[str | None, ...]]:
+        numbers = {
+            ".".join(c.path): c.numbers for c in table.stats().columns if c.path[0] not in ("_order", "l")
+        }
+        return {name: tuple(s and s.batch for s in (n.first, n.last)) for name, n in numbers.items()}
+
+    def ingest(ids: range, field: str) -> str:
+        file = put(
+            tmp_path / f"{field}.jsonl",
+            [{"id": i, "seq": ord(field), "o": {field: 1}, "l": [1]} for i in ids],
+        )
+        return str(table.ingest(file, settings=SETTINGS if field == "a" else {}).batch)
+
+    a, b = ingest(range(9), "a"), ingest(range(4), "b")
+    assert len(moved(table)) == 1
+    before = {**dict.fromkeys(("id", "seq", "o"), (a, b)), "o.a": (a, a), "o.b": (b, b)}
+    assert seen() == before
+    c = ingest(range(3), "c")
+    d = ingest(range(100, 101), "d")
+    assert len(moved(table)) == 2
+    lake.clean(0)
+    after = {**before, **dict.fromkeys(("id", "seq", "o"), (a, d)), "o.c": (c, c), "o.d": (d, d)}
+    assert seen() == after
+    table.undo(yes=True)
+    del after["o.d"]
+    assert seen() == {**after, **dict.fromkeys(("id", "seq", "o"), (a, c))}
+    table.undo(yes=True)
+    assert seen() == before

@@ -55,7 +55,8 @@ class UnknownError(SetupError):
 
 # Properties of single batches: no settings of the table.
 _OF_BATCHES = (
-    "driftline.batch", "driftline.expired", "driftline.expiring", "driftline.files", "driftline.thinned",
+    "driftline.batch", "driftline.expired", "driftline.expiring", "driftline.files", "driftline.seen",
+    "driftline.thinned",
 )  # fmt: skip
 _CAPTURES = ("driftline.capture.", "driftline.captured.")
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from driftline.errors import DataError
 from driftline.keys.anew import RowsLeft
 from driftline.keys.patch_fields import PRESENCE
-from driftline.keys.stored import StoredRows
+from driftline.keys.stored import StoredRows, filled_columns
 from driftline.tasks.run import RowMaker, number_and_attempt
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.positions import CHANGED, ROW_ID
@@ -101,7 +101,9 @@ class Slices:
             # A task may have live rows, rows left over, or both.
             sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
         maker = rows.maker(self, live_parts)
-        return PartTasks(spark, sizes, _WithRowsLeft(maker, len(live_parts), shares) if shares else maker)
+        if rows_left is not None:
+            maker = _WithRowsLeft(maker, len(live_parts), shares)
+        return PartTasks(spark, sizes, maker)
 
     def _live_parts(self, live: pa.Table) -> list[tuple[RowSlice, str]]:
         """The slices with rows that are ``live``, each with the file that names them."""
@@ -223,19 +225,32 @@ def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _WithRowsLeft:
-    """Makes rows of ``parts`` slices, each with a share of the rows that tasks rewrite."""
+    """Makes rows of ``parts`` slices, each with a share of the rows that tasks rewrite.
+
+    The tasks report the ids of columns that have values in rows of the slices, as `own_columns` reads them.
+    """
 
     maker: RowMaker[int]
     parts: int
     left: Sequence[RowsLeft]
 
-    def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
+    def rows(
+        self, number: int, set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, Reported[frozenset[int]]]:
         """Yield the rows of one task."""
+        filled: set[int] = set()
         if number < self.parts:
-            yield from self.maker.rows(number, set_aside)
+            for rows in self.maker.rows(number, set_aside):
+                filled |= filled_columns(rows)
+                yield rows
         if number < len(self.left):
             yield from self.left[number].read()
-        return Reported(None)
+        return Reported(frozenset(filled))
+
+
+def own_columns(tasks: RowTasks) -> frozenset[int]:
+    """Return the ids of columns that have values in a batch's own rows, of tasks that wrote others too."""
+    return frozenset().union(*(result.observed or () for result in tasks.results or ()))
 
 
 @dataclass(frozen=True, slots=True)

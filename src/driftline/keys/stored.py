@@ -244,6 +244,31 @@ def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
     return paths
 
 
+def filled_columns(rows: pa.RecordBatch) -> set[int]:
+    """The ids of columns, in structs of any depth, that have a value in some row."""
+    paths = leaf_paths(rows.schema)
+    return {id_ for id_, path in paths.items() if column_at(rows, path).null_count < len(rows)}
+
+
+def filled_in(parquet: pq.ParquetFile) -> set[int]:
+    """The ids of columns, in structs of any depth, that have a value in a file, or may have one."""
+    paths, footer = leaf_paths(parquet.schema_arrow), parquet.metadata
+    places = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
+    # A list or a map is no leaf of the file, and its metrics are those of its elements.
+    named = ((id_, places.get(".".join(path))) for id_, path in paths.items())
+    leaves = {id_: place for id_, place in named if place is not None}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return {id_ for id_, leaf in leaves.items() if any(_has_value(group, leaf) for group in groups)}
+
+
+def _has_value(group: Any, leaf: int) -> bool:
+    """False if a row group's column has nothing but nulls for certain."""
+    statistics = group.column(leaf).statistics
+    if statistics is None or not statistics.has_null_count:
+        return bool(group.num_rows)
+    return bool(statistics.null_count < group.num_rows)
+
+
 def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     """The column at a path into structs, null where a struct is."""
     column = rows.column(path[0])
@@ -315,6 +340,11 @@ class StoredRows:
         """True if another file can have all of its values as they are."""
         with self.open(file) as stream:
             return _movable(pq.read_schema(stream), self.struct)
+
+    def filled(self, file: str) -> set[int]:
+        """The ids of columns that have a value in a file."""
+        with self.open(file) as stream, pq.ParquetFile(stream) as parquet:
+            return filled_in(parquet)
 
     def read(self, files: pa.Array, positions: NDArray[np.int64]) -> pa.Table:
         """The rows at these positions of ``files``, in their order."""

@@ -56,6 +56,7 @@ OURS = frozenset(
         "driftline.expiring",
         "driftline.files",
         "driftline.readings",
+        "driftline.seen",
         "driftline.thinned",
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -64,6 +64,76 @@ class SeenIn:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """The batches in which a column first and last had a value, where they are known."""
+
+    first: SeenIn | None = None
+    last: SeenIn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNote:
+    """The first and the last batch of columns with values in rows whose files were written anew.
+
+    Attributes:
+        columns: by column id.
+        snapshot: the commit that made the note.
+    """
+
+    columns: Mapping[int, Seen] = field(default_factory=dict)
+    snapshot: int | None = None
+
+    def having(self, batch: SeenIn | None, columns: Iterable[int]) -> SeenNote:
+        """Add a batch with values in these columns; None: an unknown one, before which others may have come.
+
+        >>> note = SeenNote().having(SeenIn(5, "b"), [1, 2]).having(SeenIn(3, "a"), [1]).having(None, [2])
+        >>> note.columns[1]
+        Seen(first=SeenIn(at=3, batch='a'), last=SeenIn(at=5, batch='b'))
+        >>> note.columns[2]
+        Seen(first=None, last=SeenIn(at=5, batch='b'))
+        """
+        noted = dict(self.columns)
+        for id_ in columns:
+            before = noted.get(id_, Seen(batch, batch))
+            is_known = None not in (batch, before.first)
+            lasts = [each for each in (batch, before.last) if each is not None]
+            # An unknown batch is older than those that are known: it cannot be the last.
+            noted[id_] = Seen(
+                min(batch, before.first, key=_time) if is_known else None, max(lasts, key=_time, default=None)
+            )
+        return SeenNote(noted, self.snapshot)
+
+    def to_json(self) -> bytes:
+        """The note as it is stored."""
+        columns = {id_: [_noted(pair.first), _noted(pair.last)] for id_, pair in self.columns.items()}
+        return json.dumps({"snapshot": self.snapshot, "columns": columns}, separators=(",", ":")).encode()
+
+    @classmethod
+    def of(cls, content: bytes | str) -> SeenNote:
+        """Read a stored note.
+
+        >>> note = SeenNote({7: Seen(None, SeenIn(3, "a"))}, 9)
+        >>> SeenNote.of(note.to_json()) == note
+        True
+        """
+        stored = json.loads(content)
+        columns = {
+            int(id_): Seen(*(None if pair is None else SeenIn(*pair) for pair in pairs))
+            for id_, pairs in stored["columns"].items()
+        }
+        return cls(columns, stored["snapshot"])
+
+
+def _time(batch: SeenIn | None) -> int:
+    assert batch is not None
+    return batch.at
+
+
+def _noted(batch: SeenIn | None) -> tuple[int, str | None] | None:
+    return None if batch is None else (batch.at, batch.batch)
+
+
+@dataclass(frozen=True, slots=True)
 class Numbers:
     """The numbers of one column; None if unknown.
 
@@ -109,6 +179,7 @@ class KnownSnapshot:
         born: its files contain only records that it added.
         slot: its number among the last batches; None for others.
         moved: its files also contain older rows.
+        noted: a note tells which batches brought their values.
     """
 
     id: int
@@ -117,6 +188,12 @@ class KnownSnapshot:
     born: bool
     slot: int | None = None
     moved: bool = False
+    noted: bool = False
+
+    @property
+    def accounted(self) -> bool:
+        """True if it is known which batches brought the values of its files."""
+        return self.born or self.noted
 
 
 @dataclass(slots=True)
@@ -125,7 +202,7 @@ class Count:
 
     Attributes:
         first: the first commit whose files have values.
-        last: the last commit whose files have values.
+        last: the last commit whose files have values, without those that are noted.
         last_born: the last such commit that only added records.
         foreign: values in files that others rewrote, or of expired commits.
         rewritten: values in files that may hold older rows.
@@ -151,6 +228,7 @@ class Counts:
         ids: the columns of each schema.
         defaulted: columns that have a value in files older than themselves.
         expired: the number of batches no longer among the snapshots.
+        noted: by column id, the batches of values in files that were written anew.
     """
 
     snapshots: tuple[KnownSnapshot, ...]
@@ -158,6 +236,7 @@ class Counts:
     ids: Mapping[int, frozenset[int]]
     defaulted: frozenset[int] = frozenset()
     expired: int = 0
+    noted: Mapping[int, Seen] = field(default_factory=dict)
 
     @property
     def batches(self) -> tuple[CommittedBatch, ...]:
@@ -207,20 +286,35 @@ class Counts:
         counted = [v for v in values if v is not None]
         if len(counted) < len(values):
             return Numbers()
-        first, last = self._seen(column)
-        return Numbers(sum(counted), self.records, first=first, last=last, trend=self._trend(column))
+        batches = self._seen(column)
+        return Numbers(
+            sum(counted), self.records, first=batches.first, last=batches.last, trend=self._trend(column)
+        )
 
     def first_place(self, column: int) -> int | None:
         """Return the commit that brought the first value."""
         return min((c.first for c in self._counts(column) if c.first is not None), default=None)
 
-    def _seen(self, column: int) -> tuple[SeenIn | None, SeenIn | None]:
+    def _seen(self, column: int) -> Seen:
         counts = self._counts(column)
         latest = max((c.last for c in counts if c.last is not None), default=None)
         born = max((c.last_born for c in counts if c.last_born is not None), default=None)
         # Rewritten files may hold older values, and do not show from when.
         first = None if any(c.foreign for c in counts) else self.first_place(column)
-        return self._at(first), self._at(born if born == latest else None)
+        in_files = Seen(self._at(first), self._at(born if born == latest else None))
+        noted = self.noted.get(column)
+        if noted is None or not any(c.values for c in counts):
+            return in_files
+        if noted.first is None or in_files.first is None:
+            first_seen = None
+        else:
+            first_seen = min(noted.first, in_files.first, key=_time)
+        lasts = [batch for batch in (noted.last, in_files.last) if batch is not None]
+        last_seen = max(lasts, key=_time, default=None)
+        until = self._at(latest)
+        # Values that others moved later may be of any batch up to then.
+        is_last = last_seen is not None and (born == latest or until is None or last_seen.at >= until.at)
+        return Seen(first_seen, last_seen if is_last else None)
 
     def _at(self, place: int | None) -> SeenIn | None:
         if place is None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
+from driftline.core.history.entries import SEEN
 from driftline.core.schema.definition import Definition, SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, no_table
@@ -166,8 +167,9 @@ class DuckLakeDraft:
             f.required and f.id not in required for f in after.schema.struct.fields
         )
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
-        message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
         with self._files_before(state.table) as (deletes, returning):
+            extra = {**self._record, SEEN: "true"} if returning else self._record
+            message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], extra)
             intent.deletes, intent.returning, intent.reverts = deletes, returning, self.reverts
             self.table.catalog.write(
                 lambda connection: commit(connection, [intent], message),

@@ -30,6 +30,7 @@ from driftline.formats.ducklake.rows import (
     set_properties,
     set_version,
 )
+from driftline.formats.ducklake.seen import forget_note, note_seen
 from driftline.formats.ducklake.snapshot import (
     DELETES_OF,
     DELETES_SUFFIX,
@@ -128,6 +129,7 @@ def _drop(connection: Connection, head: LatestSnapshot, table: TableRow) -> None
         connection.end(place, head.snapshot, f"table_id = {table.id}")
     connection.end("ducklake_tag", head.snapshot, f"object_id = {table.id}")
     forget_all(connection, table.id)
+    forget_note(connection, table.id)
     head.changes_made.append(f"dropped_table:{table.id}")
 
 
@@ -233,7 +235,8 @@ def _table(
     if intent.base is not None and forgets_deletes(intent.base.properties, intent.properties_after):
         forget_deletes(connection, head, intent.name, None)
     if intent.rewritten:
-        drop_rewritten(connection, head, table, intent.rewritten)
+        ids = drop_rewritten(connection, head, table, intent.rewritten)
+        note_seen(connection, table.id, head.snapshot, ids, (intent.batch, intent.own))
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

@@ -232,10 +232,13 @@ def add_deletes(
 
 def drop_rewritten(
     connection: Connection, head: LatestSnapshot, table: TableRow, files: Sequence[RewriteCandidate]
-) -> None:
-    """End data files, and their delete files. The rows that are left of them count once."""
-    for file in files:
-        data_file = _id(connection, table, file.path)
+) -> list[int]:
+    """End data files, and their delete files; returns the ids of the former.
+
+    The rows that are left of them count once.
+    """
+    ids = [_id(connection, table, file.path) for file in files]
+    for data_file in ids:
         for place in ("ducklake_data_file", "ducklake_delete_file"):
             _end(connection, head, table, place, data_file)
     count, size = sum(file.left for file in files), sum(file.size for file in files)
@@ -243,6 +246,7 @@ def drop_rewritten(
         f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {count}, 0), "
         f"file_size_bytes = greatest(file_size_bytes - {size}, 0) WHERE table_id = {table.id}"
     )
+    return ids
 
 
 def _end(connection: Connection, head: LatestSnapshot, table: TableRow, place: str, data_file: int) -> None:

@@ -7,12 +7,11 @@ it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyroaring import BitMap64
@@ -25,6 +24,7 @@ from driftline.formats.ducklake.deletes import written_deletes
 from driftline.formats.ducklake.files import DeleteFile, ReturningFile, Storage
 from driftline.formats.ducklake.inlined import inlined_tables
 from driftline.formats.ducklake.scan import inlined_deletes
+from driftline.formats.ducklake.seen import forget_note, note_seen, snapshot_properties
 from driftline.formats.ducklake.snapshot import (
     DELETES_OF,
     DELETES_SUFFIX,
@@ -108,15 +108,6 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
             return None
         return str(batch), int(snapshot), None if moved is None else int(moved)
     return None
-
-
-def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
-    """Return the properties in the message of a snapshot; others may write anything there."""
-    with suppress(ValueError):
-        message = json.loads(extra or "{}")
-        if isinstance(message, dict):
-            return message
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +225,9 @@ def take_back(
             f"FROM meta.{place} WHERE begin_snapshot < {snapshot} AND end_snapshot >= {snapshot}"
         )
     forget(connection, table.id, snapshot)
+    forget_note(connection, table.id, snapshot)
+    if returning:  # a copy is as new as this snapshot
+        note_seen(connection, table.id, head.snapshot, [file.id for file in returning])
     head.changes_made.append(f"deleted_from_table:{table.id}")
 
 

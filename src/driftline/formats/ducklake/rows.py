@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -147,7 +147,8 @@ class TableCommit:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
     source files that the table takes. ``deletes``, ``ended``: rows to remove; ``rewritten``: files that go as
-    a whole. ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
+    a whole, and ``own``: the columns with values in rows that were in none of them; ``batch``: its id.
+    ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
     removed come back; ``returning``: the files that it ended.
     """
 
@@ -168,6 +169,8 @@ class TableCommit:
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
     rewritten: Sequence[RewriteCandidate] = ()
+    own: Collection[int] = ()
+    batch: str | None = None
     reverts: int | None = None
     returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))

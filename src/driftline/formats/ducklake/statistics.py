@@ -24,14 +24,14 @@ from driftline.core.columns.statistics import (
     shown,
 )
 from driftline.core.columns.timeline import periods
-from driftline.core.history.entries import BATCH, MOVED
+from driftline.core.history.entries import BATCH, MOVED, SEEN
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.layout import versions_of
-from driftline.formats.ducklake.reverting import snapshot_properties
+from driftline.formats.ducklake.seen import brought, note_of, snapshot_properties
 from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live, load
 from driftline.formats.ducklake.types import defaults_ever
 
@@ -54,7 +54,8 @@ def table_statistics(
     if state.table is None or state.snapshot is None:
         raise no_table(name)
     table, snapshot = state.table.id, state.snapshot
-    snapshots = tuple(_snapshots(connection, table))
+    note = note_of(connection, table)
+    snapshots = tuple(_snapshots(connection, table, noted=note is not None))
     counts_of = _counts(connection, table, snapshot, snapshots)
     inlined = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, snapshot))
     if inlined:
@@ -68,7 +69,8 @@ def table_statistics(
         "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
         [snapshot],
     )
-    counts = Counts(snapshots, counts_of, _ids(connection, table), defaulted)
+    columns = {} if note is None else note.columns
+    counts = Counts(snapshots, counts_of, _ids(connection, table), defaulted, noted=columns)
     deleted = _deleted(connection, table, snapshot)
     return TableStatistics(
         int(newest[0][0]),
@@ -83,8 +85,8 @@ def table_statistics(
     )
 
 
-def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
-    """The snapshots that brought files, oldest first."""
+def _snapshots(connection: Connection, table: int, *, noted: bool) -> Iterator[KnownSnapshot]:
+    """The snapshots that brought files, oldest first; ``noted``: the table has a note of some."""
     snapshots = []
     for id_, time, changes_made, extra, added, version, rewritten in connection.rows(
         "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
@@ -96,16 +98,12 @@ def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
         "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id",
         [table, table, table],
     ):
-        changes = str(changes_made).split(",")
         message = snapshot_properties(extra)
         author, own_rows = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
         batch = CommittedBatch(int(time), None if author is None else str(author), own_rows)
-        deletes = f"deleted_from_table:{table}" in changes
-        # A batch of changes by key deletes rows of older files, and has none of them in its own.
-        by_key = batch.id is not None and not rewritten
-        born = f"inserted_into_table:{table}" in changes and (by_key or not deletes)
-        snapshot = KnownSnapshot(int(id_), None if version is None else int(version), batch, born)
-        snapshots.append(replace(snapshot, moved=MOVED in message))
+        is_born = brought(table, str(changes_made), batch.id, rewritten=rewritten)
+        snapshot = KnownSnapshot(int(id_), None if version is None else int(version), batch, is_born)
+        snapshots.append(replace(snapshot, moved=MOVED in message, noted=noted and SEEN in message))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s
@@ -185,15 +183,17 @@ def _add(
 ) -> None:
     """Add files of one snapshot; ``place`` None: of one that is gone, or of several."""
     born = place is not None and snapshots[place].born
+    accounted = place is not None and snapshots[place].accounted
     count.values += values
     count.files += files
-    count.foreign += 0 if born else values
+    count.foreign += 0 if accounted else values
     count.rewritten += 0 if born else values
     if place is None:
         return
     if values:
         count.first = place if count.first is None else min(count.first, place)
-        count.last = place if count.last is None else max(count.last, place)
+        if born or not accounted:
+            count.last = place if count.last is None else max(count.last, place)
         if born:
             count.last_born = place if count.last_born is None else max(count.last_born, place)
     slot = snapshots[place].slot

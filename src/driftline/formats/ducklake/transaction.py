@@ -19,6 +19,7 @@ from driftline.convert.types import convertible
 from driftline.core.changes import Change
 from driftline.core.changes.apply import SchemaDraft, extends, refits
 from driftline.core.changes.defaults import no_value
+from driftline.core.history.entries import BATCH, SEEN
 from driftline.core.schema.definition import IDENTITY, SortField, Transform
 from driftline.core.schema.types import (
     BINARY,
@@ -53,6 +54,7 @@ from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
 from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
 from driftline.formats.ducklake.write import check_required, duckdb_folder, write
+from driftline.keys.slices import own_columns
 from driftline.runtime.duckdb import literal
 from driftline.write import (
     BatchFolder,
@@ -400,6 +402,9 @@ class DuckLakeTransaction(UpkeepTransaction):
             if folder is not None:
                 files = write_tasks(spark, tasks, replace(self._intent, schema=self.schema), folder)
             if files is not None:
+                if self._intent.rewritten:
+                    summary = {**summary, SEEN: "true"}
+                    self._intent.own, self._intent.batch = own_columns(tasks), summary.get(BATCH)
                 return self._wrote(files, summary)
             rows = staged(spark, tasks, self.row_type, folder)
         return self.append(rows, summary)

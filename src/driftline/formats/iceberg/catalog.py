@@ -29,6 +29,7 @@ from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.offline import OfflineIcebergTable, located
 from driftline.formats.iceberg.reader import metadata_table, place
 from driftline.formats.iceberg.relocating import CATALOG, TableCopy, displaced_lake
+from driftline.formats.iceberg.seen import WRITTEN_NOTE, notes_of
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, DroppedTables, Orphan
@@ -516,6 +517,8 @@ def _leave_out(tables: Mapping[IcebergHandle, Any], files: dict[str, Orphan]) ->
     for handle, table in tables.items():
         for key in (LEDGER, EXPIRING):
             files.pop(bare(str(table.properties().get(key) or "")), None)
+        for path in notes_of(handle.metadata(table)) if any(map(WRITTEN_NOTE.search, files)) else ():
+            files.pop(bare(path), None)
         if not files:
             return
         try:

@@ -26,6 +26,7 @@ from driftline.core.support import LruCache
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items, java_errors, java_schema, json_of, text_map
 from driftline.formats.iceberg.reader import WRITTEN_LEDGER
+from driftline.formats.iceberg.seen import WRITTEN_NOTE
 from driftline.formats.iceberg.unread import telling
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import listed
@@ -442,7 +443,7 @@ def data_folders(properties: Any, location: str) -> Iterator[str]:
 
 def is_ours(path: str, *, remote: bool = False) -> bool:
     """True for the path of a file that driftline writes for a table. ``remote``: it is in a store."""
-    patterns = (WRITTEN, _WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
+    patterns = (WRITTEN, _WRITTEN_BY_SPARK, WRITTEN_LEDGER, WRITTEN_NOTE, *([STAGED] if remote else []))
     return any(pattern.search(path) for pattern in patterns)
 
 

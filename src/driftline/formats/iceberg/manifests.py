@@ -26,13 +26,14 @@ from driftline.core.columns.statistics import (
     Counts,
     KnownSnapshot,
     Numbers,
+    SeenNote,
     TableStatistics,
     shown,
 )
 from driftline.core.columns.timeline import periods
 from driftline.core.history import entries
 from driftline.core.history import entries as last_changes
-from driftline.core.history.entries import BATCH, EXPIRED, MOVED
+from driftline.core.history.entries import BATCH, EXPIRED, MOVED, SEEN
 from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
@@ -230,10 +231,15 @@ class MetricSum:
         if high is not None:
             self.high = _most(self.high, (sorting(kind, high), high))
 
-    def met(self, place: int, low: bytes | None, high: bytes | None, *, born: bool) -> None:
-        """Note a file with values of a known commit. ``born``: the commit only added records."""
+    def met(self, place: int, low: bytes | None, high: bytes | None, *, born: bool, noted: bool) -> None:
+        """Note a file with values of a known commit.
+
+        ``born``: the commit only added records; ``noted``: which batches brought the values is known.
+        """
         if self.earliest is None or place < self.earliest[0]:
             self.earliest = place, low, high
+        if noted:
+            return
         if self.last is None or place > self.last:
             self.last = place
         if born and (self.last_born is None or place > self.last_born):
@@ -298,7 +304,7 @@ class Summation:
             if schema is None:
                 schema = self.forgotten.schema(entry.sequence)
             slot = None if snapshot is None else snapshot.slot
-            born = snapshot is not None and snapshot.born
+            born, noted = (False, False) if snapshot is None else (snapshot.born, snapshot.noted)
             appended = self.forgotten.appended if snapshot is None else snapshot.born
             for id_, values, low, high in entry.metrics(self.watched):
                 kind_ = kinds.get(id_)
@@ -307,10 +313,10 @@ class Summation:
                 if (total := sums.get(key)) is None:  # type: ignore[call-overload]
                     total = sums[SumKey(*key)] = MetricSum()
                 total.add(values, low, high, kind_)
-                total.foreign += 0 if born else values
+                total.foreign += 0 if born or noted else values
                 total.rewritten += 0 if appended else values
                 if values > 0 and place is not None:
-                    total.met(place, low, high, born=born)
+                    total.met(place, low, high, born=born, noted=noted)
         return sums
 
 
@@ -519,12 +525,15 @@ def table_statistics(
     schema: Schema,
     sum_up: Callable[[Sequence[Summation]], Sequence[Sums]],
     watched: frozenset[int] = frozenset(),
+    note: SeenNote | None = None,
 ) -> TableStatistics:
     """Return the statistics of the columns of ``schema``, those ``watched`` by period, too.
 
-    ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files.
+    ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files; ``note``:
+    of the batches whose files were written anew.
     """
     commits, columns, gone = tuple(snapshots(metadata)), plain(schema), forgotten(metadata)
+    commits = commits if note is not None else tuple(replace(s, noted=False) for s in commits)
     summations = [Summation(commits, columns, gone)]
     if watched:
         by_period = [replace(s, slot=period) for s, period in zip(commits, periods(commits), strict=True)]
@@ -536,6 +545,7 @@ def table_statistics(
         {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in metadata["schemas"]},
         frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
         int(metadata.get("properties", {}).get(EXPIRED, 0)),
+        {} if note is None else note.columns,
     )
     summary = _summary(metadata)
     by_position, by_equality = (
@@ -592,17 +602,17 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
     for s in chain:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
-        born = added > 0 and _brought(summary)
+        born = added > 0 and brought(summary)
         own_rows = added - int(summary.get(MOVED, 0))
         batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own_rows)
         snapshot = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
-        snapshots_.append(replace(snapshot, moved=MOVED in summary))
+        snapshots_.append(replace(snapshot, moved=MOVED in summary, noted=SEEN in summary))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
-def _brought(summary: Mapping[str, str]) -> bool:
+def brought(summary: Mapping[str, str]) -> bool:
     """True if all rows in the files of a snapshot came with it: appended, or by a batch of changes by key."""
     if summary.get("operation") == "append":
         return True

@@ -31,6 +31,7 @@ from driftline.formats.iceberg.manifests import (
     table_statistics,
 )
 from driftline.formats.iceberg.relocating import CATALOG, catalog_errors, catalog_of
+from driftline.formats.iceberg.seen import note_of, notes_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
 _LOCATION = """
@@ -111,7 +112,15 @@ class OfflineIcebergTable:
         entries = self.entries()
         if entries is None:
             return None
-        return table_statistics(self._metadata, schema, partial(sums_of, entries), watched)
+        note = note_of(self._metadata, self._read_beside)
+        return table_statistics(self._metadata, schema, partial(sums_of, entries), watched, note)
+
+    def _read_beside(self, name: str) -> bytes | None:
+        """Read a file of this name next to the metadata; None if it is gone."""
+        try:
+            return local_path(self.location).with_name(name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def entries(self) -> list[ManifestEntry] | None:
         """List the files of the current snapshot, delete files too; None if too many or bad ones."""
@@ -141,6 +150,7 @@ def named_in(metadata: Metadata) -> set[str]:
     paths |= {s["manifest-list"] for s in metadata.get("snapshots", ()) if "manifest-list" in s}
     for kind in ("statistics", "partition-statistics"):
         paths |= {entry["statistics-path"] for entry in metadata.get(kind, ())}
+    paths |= set(notes_of(metadata))
     return paths | {properties[key] for key in (LEDGER, EXPIRING) if key in properties}
 
 

@@ -15,12 +15,14 @@ from driftline.core.history.retention import rolled_back
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short
+from driftline.formats.iceberg.seen import note_of
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.disk import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.columns.statistics import SeenNote
     from driftline.core.schema.types import Schema
     from driftline.formats.base import State
     from driftline.formats.iceberg.handle import IcebergHandle
@@ -39,15 +41,25 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
         path: of the ledger, which is empty if it is gone.
         io: returns the table's FileIO.
     """
+    return dict(_ENTRY.iter_unpack(_content(path, io) or b""))
+
+
+def _content(path: str, io: Callable[[], Any]) -> bytes | None:
+    """Read a file; None if it is gone. ``io``: returns the table's FileIO. Raises SetupError."""
     disk = on_disk(path)
     try:
         with java_errors():
-            content = disk.read_bytes() if disk is not None and disk.exists() else read_file(path, io())
+            return disk.read_bytes() if disk is not None and disk.exists() else read_file(path, io())
     except Py4JJavaError as error:
         if "NotFound" in java_class(error):
-            return {}
+            return None
         raise SetupError(f"{path} cannot be read: {short(error)}") from error
-    return dict(_ENTRY.iter_unpack(content))
+
+
+def note_in(table: IcebergHandle, metadata: Mapping[str, Any]) -> SeenNote | None:
+    """Read the note of first and last batches that a table's ``metadata``, in JSON form, name."""
+    java = table.existing()
+    return note_of(metadata, lambda name: _content(place(java, name), java.io))
 
 
 def place(table: Any, name: str) -> str:
@@ -76,6 +88,12 @@ def write_beside(table: Any, content: bytes) -> str:
     Unless the table's properties name it, `clean` deletes it. Raises SetupError.
     """
     path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
+    write_file(table, path, content)
+    return path
+
+
+def write_file(table: Any, path: str, content: bytes) -> None:
+    """Write a file of a Java ``table``. Raises SetupError."""
     disk = on_disk(path)
     try:
         if disk is not None and disk.parent.is_dir():
@@ -87,7 +105,6 @@ def write_beside(table: Any, content: bytes) -> str:
         raise SetupError(f"{path} cannot be written: {error.strerror}") from error
     except Py4JJavaError as error:
         raise SetupError(f"{path} cannot be written: {short(error)}") from error
-    return path
 
 
 def _write(path: str, content: bytes, io: Any) -> None:

@@ -28,6 +28,7 @@ from driftline.core.history.entries import LEDGER
 from driftline.errors import DataError, SetupError
 from driftline.formats.home import DisplacedLake, Home, Relocation, displaced, is_same
 from driftline.formats.iceberg.manifests import local_path
+from driftline.formats.iceberg.seen import notes_of
 from driftline.runtime.disk import Bounds, delete_file, replace_file, sync
 from driftline.write.positions import ICEBERG_IDS, with_data_files
 
@@ -436,6 +437,8 @@ class TableCopy(PathRewriter):
         ledger = properties.get(LEDGER)
         if ledger is not None and self._place(ledger).is_file():  # else the table begins another
             self._must_be_there(ledger)
+        for note in filter(lambda path: self._place(path).is_file(), notes_of(self._metadata)):
+            self._must_be_there(note)
         super().table(location)
         for path in self.files.values():
             self.copied.pop(path, None)

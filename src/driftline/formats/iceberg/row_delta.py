@@ -285,6 +285,17 @@ class RowDelta:
         rows, size = int(file["record-count"]), int(file["file-size-in-bytes"])
         return RewriteCandidate(path, rows, size, dead, file.get("first-row-id"))
 
+    def gone(self) -> Iterator[tuple[int, set[int]]]:
+        """Yield the sequence number of each rewritten file's commit, and its columns with values."""
+        stored = self.stored(self._schema.struct)
+        for file in self._rewritten:
+            yield int(self._tasks[file.path].file().fileSequenceNumber()), stored.filled(file.path)
+
+    @property
+    def rewrites(self) -> bool:
+        """True if files are rewritten."""
+        return bool(self._rewritten)
+
     @property
     def takes_others(self) -> bool:
         """True if a rewritten file was written by others."""

@@ -44,6 +44,7 @@ from driftline.formats.iceberg.reader import (
     check_seen,
     ledger_of,
     metadata_table,
+    note_in,
     read_appended,
     read_between,
     read_readable,
@@ -221,7 +222,8 @@ class IcebergTable(CatalogTable):
         metadata = self.handle.metadata(self.handle.existing())
         with configured(self.spark, SMALL):
             entries = metadata_table(self.handle, "entries")
-            return table_statistics(metadata, schema, partial(sums_by_spark, entries), watched)
+            sums, note = partial(sums_by_spark, entries), note_in(self.handle, metadata)
+            return table_statistics(metadata, schema, sums, watched, note)
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """Return the known defaults that columns have had, by column id."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes import Change
 from driftline.core.changes.apply import refits
-from driftline.core.history.entries import CHANGE_RECORD, LEDGER, OTHERS, with_change
+from driftline.core.columns.statistics import SeenIn
+from driftline.core.history.entries import BATCH, CHANGE_RECORD, LEDGER, OTHERS, SEEN, with_change
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import (
@@ -51,13 +53,17 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.reader import (
     check_seen,
     ledger_of,
+    note_in,
+    place,
     read_appended,
     read_as,
     read_between,
     read_table,
+    write_file,
     write_ledger,
 )
 from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
+from driftline.formats.iceberg.seen import new_name, with_files
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -65,6 +71,7 @@ from driftline.formats.iceberg.unread import (
     left_out,
     telling,
 )
+from driftline.keys.slices import own_columns
 from driftline.runtime.disk import NEW
 from driftline.runtime.spark_version import java_type
 from driftline.write import BatchFolder, staged
@@ -110,6 +117,7 @@ class IcebergTransaction(UpkeepTransaction):
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
+        self._seen: str | None = None  # the name of the note of batches whose files it rewrites
         self._key_file_paths: list[str] = []  # of files with deletes that were written
         self._delta: RowDelta | None = None  # rows looked up by key
         self._deletes: DeletesBranch | None = None  # those that are remembered
@@ -197,16 +205,26 @@ class IcebergTransaction(UpkeepTransaction):
     def _append_by_spark(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         return self._append_all(self._files_of(frame, fillable(self.schema)), summary)
 
-    def _append_all(self, files: Sequence[Any], summary: Mapping[str, str]) -> int:
-        """Add the files' rows, and remove those of `remove`; returns the number of the former."""
+    def _append_all(
+        self, files: Sequence[Any], summary: Mapping[str, str], filled: Collection[int] = ()
+    ) -> int:
+        """Add the files' rows, and remove those of `remove`; returns the number of the former.
+
+        ``filled``: the columns with values in rows that are not rewritten.
+        """
         self._written += files
         if self._deletes is not None and self._deletes.file is not None:
             summary = {**summary, REMEMBERED: self._deletes.file}
         if self._delta is not None and self._delta.takes_others:
             summary = {**summary, OTHERS: "true"}
+        if self._delta is not None and self._delta.rewrites:
+            self._seen = new_name()
+            summary = {**summary, SEEN: self._seen}
         self._summary = self._snapshot_properties(summary)
         if files or self._delta:
             self._append_files()
+        if self._seen is not None:
+            self._note_seen(self._seen, filled)
         return sum(int(file.recordCount()) for file in files)
 
     def _append_files(self) -> None:
@@ -224,6 +242,16 @@ class IcebergTransaction(UpkeepTransaction):
             update.set(key, value)
         update.commit()
         self._made = self.snapshot
+
+    def _note_seen(self, name: str, filled: Collection[int]) -> None:
+        """Note the batches whose values the rewritten files have, and this one with its ``filled``."""
+        assert self._delta is not None
+        base, snapshot = self.table.metadata(self._as_it_was()), self._java.table().currentSnapshot()
+        note = with_files(note_in(self.table, base), base, self._delta.gone())
+        note = note.having(SeenIn(int(snapshot.timestampMillis()), self._summary.get(BATCH)), filled)
+        path = place(self._java.table(), name)
+        self._key_file_paths.append(path)  # before it is there: whatever fails now, it is deleted
+        write_file(self._java.table(), path, replace(note, snapshot=int(snapshot.snapshotId())).to_json())
 
     @property
     def table_location(self) -> str:
@@ -263,7 +291,8 @@ class IcebergTransaction(UpkeepTransaction):
             files = write_tasks(spark, session, self._java.table(), schema, tasks, folder)
         if files is None:
             return self.append(staged(spark, tasks, self.row_type, folder), summary)
-        return self._append_all(files, summary)
+        rewrites = self._delta is not None and self._delta.rewrites
+        return self._append_all(files, summary, own_columns(tasks) if rewrites else ())
 
     def by_key(self) -> IcebergTransaction:
         """Return the transaction: Iceberg deletes rows by position."""
@@ -395,7 +424,8 @@ class IcebergTransaction(UpkeepTransaction):
         if properties:
             self._told |= properties
             properties_ = {key: value for key, value in properties.items() if key != CHANGE_RECORD}
-            properties_ |= self._noted(properties) | ({LEDGER: self._ledger} if self._ledger else {})
+            beside = {LEDGER: self._ledger, SEEN: self._seen}
+            properties_ |= self._noted(properties) | {key: path for key, path in beside.items() if path}
             self._properties |= properties_
             update = self._java.updateProperties()
             for key, value in properties_.items():
