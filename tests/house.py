@@ -55,6 +55,7 @@ LAYERS = (
     "stats",
     "report",
     "lake",
+    "ui",
     "cli",
 )
 # Libraries that take long to load, or come with an extra. An import inside a function brings one of them that its
@@ -88,7 +89,7 @@ LATE = frozenset(
             "openlineage",
             "opentelemetry",
         ),
-        *("prometheus_client", "pydantic", "yaml"),
+        *("prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"),
     ]
 )
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most

@@ -227,6 +227,11 @@ class Checkpoint:
         return bool(self._read())
 
     @property
+    def source(self) -> str:
+        """The source of the capture that has claimed the folder; empty if none has. Raises SetupError."""
+        return str(self._read().get("source", "")).removeprefix(_FILES)
+
+    @property
     def uuid(self) -> str | None:
         """The table's uuid, once there is one."""
         return self._known.get("uuid")

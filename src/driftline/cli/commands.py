@@ -42,6 +42,7 @@ from driftline.cli.process import log_as_json
 from driftline.cli.scope import Invocation
 from driftline.cli.stats import stats
 from driftline.cli.tables import clean, init, relocate, tables
+from driftline.cli.ui import ui
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
 from driftline.errors import NeedsSpark
@@ -104,7 +105,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, ui, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

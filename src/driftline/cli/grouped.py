@@ -19,7 +19,7 @@ from driftline.errors import DriftlineError
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
-    "Inspect tables": ("tables", "schema", "stats", "history", "query"),
+    "Inspect tables": ("tables", "schema", "stats", "history", "query", "ui"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
     "Run a lake": ("init", "doctor", "clean", "drop", "erase", "expire", "relocate", "demo", "json-schema"),
 }
@@ -46,6 +46,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "stats": ("shop.orders", "shop.orders total 'customer.*' --exact", "--all --html pages"),
     "history": ("shop.orders", "shop.orders --diff 0 1"),
     "query": ("'select count(*) from shop.orders'", "'select * from shop.orders' --engine duckdb --json"),
+    "ui": ("", "--port 9000 --no-open"),
     "view": ("shop.orders",),
     "resolve": ("shop.orders total --as 'decimal(10,2)' --dry-run",),
     "promote": ("shop.orders device.model", "shop.orders --all --dry-run"),

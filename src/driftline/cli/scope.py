@@ -107,6 +107,21 @@ class Invocation:
         progress.spark = self.interrupt.spark = spark
         return lake
 
+    def served(self) -> Lake:
+        """The lake, which starts Spark once something needs it. Raises UsageError if there is none."""
+        from driftline.lake import Lake
+
+        configured = self.config
+        self._must_exist()
+        if (embedded := self._embedded) is not None:
+            embedded.check_open(writes=False)
+        return Lake.open(
+            configured.place,
+            properties=configured.catalog,
+            ducklake=configured.ducklake,
+            durability="full" if configured.durable else "off",
+        )
+
     def _must_exist(self) -> None:
         """Raise UsageError if the lake is one of a folder that is not there."""
         from driftline.runtime.session import is_embedded

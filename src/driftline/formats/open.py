@@ -77,6 +77,26 @@ class EmbeddedLake:
 
         return table_names(Path(self.folder), CATALOG, views=views)
 
+    def versions(self) -> dict[str, str]:
+        """Texts by table and view that change with each commit of theirs, for what remembers something of
+        them.
+        """
+        if not self.exists():
+            return {}
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.snapshot import latest  # late: as all of a format
+
+            snapshot = str(self.database().read(latest))
+            return dict.fromkeys(self.names(views=True) or (), snapshot)
+        from driftline.formats.iceberg.offline import table_versions  # late: as all of a format
+
+        return table_versions(Path(self.folder), CATALOG)
+
+    def folders(self) -> list[str]:
+        """The folders of its files, each with a slash at its end."""
+        own = [] if self.ducklake is None else [self.database().data]
+        return [f"{str(self.folder).rstrip('/')}/", *own]
+
     def exists(self) -> bool:
         """True if there is a catalog; a server's is not asked."""
         if self.ducklake is not None:

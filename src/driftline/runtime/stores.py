@@ -226,6 +226,11 @@ def configured(uri: str) -> Options:
     return _with_address(given) if kind == "s3" else given
 
 
+def configured_kinds() -> dict[str, Options]:
+    """The options of each kind of store, as `configure` set them."""
+    return dict(_configured)
+
+
 def all_configured() -> list[Options]:
     """The options of all stores, as `configure` set them."""
     return list(_configured.values())

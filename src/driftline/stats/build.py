@@ -385,21 +385,35 @@ def by_counts(siblings: Siblings, counts: Counts | None) -> list[Own]:
     return [group for group in by_columns.values() if group.values != 0 or len(group.columns) == 1]
 
 
-def stats(table: OfflineTable, *, in_short: bool = False, over_time: bool = True) -> Stats | None:
+def stats(
+    table: OfflineTable,
+    *,
+    in_short: bool = False,
+    over_time: bool = True,
+    without_rest: bool = False,
+    quarantined: int | None = None,
+) -> Stats | None:
     """The statistics as `driftline.stats.stats` gives them.
 
-    ``in_short``: without samples of values, and reasons of records in quarantine; ``over_time``: with the
-    values of drifted fields by period. None if Spark is needed: for one of these, or for values in the rest.
+    Args:
+        in_short: without samples of values, and reasons of records in quarantine.
+        over_time: with the values of drifted fields by period.
+        without_rest: without the values in the rest, too.
+        quarantined: the number of records that wait in quarantine, if it is known already.
+
+    Returns:
+        None if Spark is needed for one of these.
     """
     state = table.load()
     schema, mark = state.schema, from_properties(state.properties).mark
     fields = list(drifted(schema, mark))
     statistics = table.statistics(schema, watched(fields) if over_time and not in_short else frozenset())
-    if statistics is None or rest_column(state.schema.struct):
+    if statistics is None or (rest_column(state.schema.struct) and not without_rest):
         return None
     try:
-        quarantine = table.beside(table.name + QUARANTINE)
-        quarantined = 0 if quarantine is None else _waiting(quarantine, state.properties)
+        if quarantined is None:
+            quarantine = table.beside(table.name + QUARANTINE)
+            quarantined = 0 if quarantine is None else _waiting(quarantine, state.properties)
     except NeedsSpark:
         return None
     samples, missing = by_bounds(fields, statistics)

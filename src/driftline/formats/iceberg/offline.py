@@ -164,6 +164,15 @@ def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | 
         return None
 
 
+def table_versions(lake: Path, catalog: str) -> dict[str, str]:
+    """Return the metadata file of each table and view; nothing if the catalog cannot be read."""
+    try:
+        with closing(_opened(lake)) as database:
+            return {name: location for name, location, _ in database.execute(_LOCATIONS, (catalog,))}
+    except sqlite3.Error:
+        return {}
+
+
 def recovered(lake: Path, catalog: str, moved: Callable[[str], str] = str) -> bool:
     """Go back to the metadata file before, for each table and view whose newest one a power cut took.
 

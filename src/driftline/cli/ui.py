@@ -1,0 +1,47 @@
+"""`driftline ui`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from driftline.errors import SetupError
+
+LOCAL = "127.0.0.1"
+
+
+def ui(
+    context: typer.Context,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=65535, help="The port. [default: 8642, or a free one]", show_default=False
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Listen on another address: whoever reaches it and has the URL reads the lake, unencrypted.",
+        ),
+    ] = LOCAL,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the URL; open no browser.")] = False,
+) -> None:
+    """Show the lake in a browser; read-only."""
+    lake = context.obj.served()
+    try:
+        from driftline.ui.server import LakeServer
+    except ImportError as error:
+        raise SetupError(
+            f"{error.name} is not installed, which serves the pages.", "pip install 'driftline[ui]'"
+        ) from error
+    with lake:
+        pages = LakeServer(lake, host, port)
+        if not pages.guard.address.is_local:
+            typer.echo(f"{host} is an address of the network: the pages go over it unencrypted", err=True)
+        typer.echo(f"{pages.url}\nreads {pages.title}; Ctrl-C ends it")
+        if not no_open:
+            pages.show()
+        with context.obj.interrupt.gently(pages.stop):
+            pages.serve()

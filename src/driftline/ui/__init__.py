@@ -1,0 +1,1 @@
+"""The lake in a browser: pages that read it, on an address of this machine, behind a token."""

@@ -1,0 +1,73 @@
+"""The server of the pages, on an address of this machine."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+import uvicorn
+
+from driftline.errors import SetupError
+from driftline.lake import Lake
+from driftline.ui.guard import Address, Guard
+from driftline.ui.lake import ServedLake
+from driftline.ui.pages import LakePages
+
+PORT = 8642  # if it is free, and no other is asked for
+
+
+class _Quiet(uvicorn.Server):
+    """A server that leaves signals to its command."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no handlers."""
+        yield
+
+    def stop(self) -> None:
+        """End once the requests under way are answered."""
+        self.should_exit = True
+
+
+class LakeServer:
+    """The pages of a lake, bound to an address. Raises SetupError if that cannot be had."""
+
+    def __init__(self, lake: Lake, host: str, port: int | None) -> None:
+        self._socket = _bound(host, port)
+        self._lake = ServedLake(lake)
+        self.title = self._lake.title
+        self.guard = Guard(LakePages(self._lake).application(), Address(host, self._socket.getsockname()[1]))
+        config = uvicorn.Config(
+            self.guard, http="h11", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+            proxy_headers=False,
+        )  # fmt: skip
+        self._server = _Quiet(config)
+        self.stop: Callable[[], None] = self._server.stop
+
+    @property
+    def url(self) -> str:
+        """The address that opens the pages."""
+        return self.guard.entry(self.guard.token)
+
+    def show(self) -> None:
+        """Open the pages in the browser of this machine, if there is one."""
+        with suppress(webbrowser.Error):
+            webbrowser.open(self.guard.entry(self.guard.once))
+
+    def serve(self) -> None:
+        """Answer requests until `stop`."""
+        with self._socket, closing(self._lake):
+            self._server.run(sockets=[self._socket])
+
+
+def _bound(host: str, port: int | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (PORT, 0) if port is None else (port,):
+        try:
+            return socket.create_server((host, wanted), family=family)
+        except OSError as error:
+            failure = error
+    hint = "choose another address" if port is None else "another program may have it: choose another port"
+    raise SetupError(f"{host}:{port or PORT}: cannot be listened on: {failure.strerror}", hint) from failure
