@@ -254,10 +254,10 @@ class BatchRun:
 
     def _violated(self, planned: Planned) -> dict[str, str]:
         """The properties that count records which are not as expected."""
-        # A record counts in the batch that it came with.
-        if is_replay(self.batch.id):
-            return {}
         tally = planned.observation.tally
+        # A record counts in the batch that it came with.
+        if not tally.violations or is_replay(self.batch.id):
+            return {}
         counts = {name: found.count for name, found in tally.violations.items()}
         return violated(planned.state.properties, self.batch.id, tally.records + tally.rejected, counts)
 
