@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,31 +19,24 @@ from lake.test_arrow_rows import without_spark
 
 pytestmark = pytest.mark.embedded_only("it reads the lake of a folder, or a DuckLake")
 
-# Runs statements as the query box does, but for the check of what they read.
+# Runs a statement as the query box does, but for the checks of what it is and reads.
 UNCHECKED = """
-import json, sys
+import sys
 from pathlib import Path
 from driftline.errors import DriftlineError
 from driftline.formats.open import EmbeddedLake
+from driftline.operations import duckdb_query
 from driftline.ui import limited_query
 
-folder, ducklake, *statements = sys.argv[1:]
-limited_query._check = lambda *_: None
+folder, ducklake, sql = sys.argv[1:]
+limited_query._check = duckdb_query._must_read = lambda *_: None
 limited_query._write_nothing()
-answers = []
-for sql in statements:
-    try:
-        answer = limited_query._answered(EmbeddedLake(Path(folder), ducklake or None), sql, 10)
-        answers.append(["rows", [list(row) for row in answer.rows]])
-    except DriftlineError as error:
-        answers.append(["error", error.message])
 try:
-    Path(folder, "written").write_text("x")
-    answers.append(["written", ""])
-except OSError:
-    answers.append(["error", "no file is written"])
-print(json.dumps(answers))
+    print(limited_query._answered(EmbeddedLake(Path(folder), ducklake or None), sql, 10).rows)
+except DriftlineError as error:
+    print(error.message)
 """
+CLOSED = "file system operations are disabled"
 
 
 @pytest.fixture
@@ -80,24 +72,26 @@ def test_every_page_of_a_table_that_drifted_answers(served: ServedLake, lake: La
         assert "<b>x" not in page.text
 
 
-def test_what_a_query_names_outside_the_lake_is_not_read_even_unchecked(
+@pytest.mark.nightly
+def test_a_query_reads_nothing_outside_the_lake_and_writes_nothing_even_unchecked(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
-    secret = tmp_path / "secret.csv"
+    secret, out = tmp_path / "secret.csv", tmp_path / "out.csv"
     secret.write_text("a\nhidden\n")
     lake.table(table_name).ingest([{"id": 1}])
     embedded = without_spark(lake)
-    statements = [
-        f"SELECT id FROM {table_name}",
-        f"SELECT * FROM read_csv('{secret}')",
-        f"SELECT * FROM '{secret}'",
-        f"SELECT * FROM read_text('{secret}')",
-        f"SELECT * FROM glob('{tmp_path}/*')",
-    ]
-    arguments = [str(embedded.folder), embedded.ducklake or "", *statements]
-    run = subprocess.run(
-        [sys.executable, "-c", UNCHECKED, *arguments], capture_output=True, text=True, check=True
-    )
-    answers = json.loads(run.stdout.splitlines()[-1])
-    assert answers[0] == ["rows", [["1"]]]
-    assert [kind for kind, _ in answers[1:]] == ["error"] * len(statements)
+    inside = Path(embedded.folders()[0], "out.csv")
+    # In a process each, as for a person: the first one closes the door behind it.
+    for sql, expected in {
+        f"SELECT id FROM {table_name}": "[['1']]",
+        f"SELECT * FROM read_csv('{secret}')": CLOSED,
+        f"SELECT * FROM glob('{tmp_path}/*')": CLOSED,
+        f"COPY (SELECT 1) TO '{out}'": CLOSED,
+        f"COPY (SELECT 1) TO '{inside}'": "File too large",
+    }.items():
+        command = [sys.executable, "-c", UNCHECKED, str(embedded.folder), embedded.ducklake or "", sql]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert expected in run.stdout, sql
+    assert not out.exists()
+    assert not inside.exists() or not inside.stat().st_size
+    inside.unlink(missing_ok=True)
