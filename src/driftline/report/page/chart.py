@@ -229,7 +229,7 @@ def _table(title: str, ticks: Sequence[Tick], series: Sequence[Series], *, share
 
 
 def by_axis(charts: Mapping[str, Markup]) -> Markup:
-    """The same chart by several axes, of which one is in sight: the one that `switch` has on."""
+    """A chart by several axes, of which one is in sight: the one that `switch` has on."""
     if len(charts) == 1:
         return next(iter(charts.values()))
     return Markup("").join(
