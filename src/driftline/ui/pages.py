@@ -98,7 +98,6 @@ class LakePages:
             first=first,
             find=find,
             summaries=summaries,
-            listed=LISTED,
         )
 
     def table(self, request: Request) -> Response:
@@ -111,7 +110,7 @@ class LakePages:
         exists = bool(stats.columns)
         return self._page(
             "table", name, stats=stats, groups=groups[first : first + LISTED], found=len(groups), first=first, find=find,
-            fields=[_card(field) for field in stats.drifted[:LISTED]], listed=LISTED,
+            fields=[_card(field) for field in stats.drifted[:LISTED]],
             captures=self._lake.captures(name), rest=self._lake.has_rest(name) if exists else None, exists=exists,
         )  # fmt: skip
 
