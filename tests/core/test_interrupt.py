@@ -16,6 +16,7 @@ import typer
 
 from driftline import cli
 from driftline.cli.process import Interrupt
+from driftline.runtime import threads
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -58,12 +59,16 @@ def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_without_spark_java_s_answer_comes_first(interrupt: Interrupt, number: signal.Signals) -> None:
+@pytest.mark.parametrize("module", ["py4j.x", threads.__name__])
+def test_without_spark_java_s_answer_comes_first(
+    interrupt: Interrupt, number: signal.Signals, module: str
+) -> None:
     def call() -> str:
         os.kill(os.getpid(), number)
         return "committed"
 
-    asks_java = FunctionType(call.__code__, {**globals(), "__name__": "py4j.x"}, closure=call.__closure__)
+    named = {**globals(), "__name__": module}
+    asks_java = FunctionType(call.__code__, named, closure=call.__closure__)
     assert asks_java() == "committed"
     assert (interrupt.asked, interrupt.cancels, interrupt.code) == (True, False, 128 + number)
 

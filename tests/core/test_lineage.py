@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -192,6 +194,22 @@ def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
 
 def vars_of(value: Result) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
+
+
+def test_batches_of_two_tables_at_once_are_a_run_each(events: Callable[[], list[dict[str, Any]]]) -> None:
+    listener, both = Lineage([FOLDER]), Barrier(2, timeout=10)
+
+    def ingest(table: str) -> None:
+        listener.begins(table, "b1")
+        both.wait()
+        listener.failed(DataError("no"))
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(ingest, ["shop.a", "shop.b"]))
+    found = events()
+    runs = {(one["job"]["name"], one["run"]["runId"]) for one in found}
+    assert len(found) == 4
+    assert sorted(name for name, _ in runs) == ["driftline.ingest.shop.a", "driftline.ingest.shop.b"]
 
 
 def test_a_batch_that_fails_tells_no_message(events: Callable[[], list[dict[str, Any]]]) -> None:

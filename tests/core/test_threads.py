@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from threading import Event, Thread
+from threading import Barrier, Event, Thread, Timer
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pytest
 
 from driftline.core.support import LruCache, deep_recursion, gc_paused
 from driftline.keys.stored import KeyCache
-from driftline.runtime import spark_conf
+from driftline.runtime import spark_conf, threads
 from driftline.runtime.spark_conf import CASE, configured
+from driftline.runtime.threads import at_once
 
 LONG = 10  # seconds, for what comes at once
 
@@ -48,6 +50,13 @@ def overlapping(
     return values
 
 
+class Properties(dict[str, str]):
+    """The local properties of a thread of Spark's."""
+
+    def clone(self) -> Properties:
+        return Properties(self)
+
+
 class Conf(dict[str, str]):
     """The settings of a session."""
 
@@ -64,7 +73,8 @@ class Session:
 
 @pytest.fixture
 def inactive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_conf, "activate", lambda spark: None)
+    for module in (spark_conf, threads):
+        monkeypatch.setattr(module, "activate", lambda spark: None)
 
 
 @pytest.mark.usefixtures("inactive")
@@ -149,3 +159,70 @@ def test_a_file_goes_from_the_cache_while_another_thread_asks_for_it() -> None:
     cache.put(Key("a"), rows)
     asked = Key("a", lambda: cache.begin(0), at=2)
     assert cache.get(asked) == rows
+
+
+@pytest.fixture
+def local(inactive: None) -> Any:
+    """A session, with the properties that Spark keeps for each thread."""
+    java = SimpleNamespace(getLocalProperties=lambda: Properties(group="a"), set=[])
+    java.setLocalProperties = java.set.append
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java)), java=java)
+
+
+def test_results_come_in_the_order_of_the_items_whoever_ends_first(local: Any) -> None:
+    both, last = Barrier(2), Event()
+
+    def work(item: int) -> int:
+        if item < 2:
+            both.wait(LONG)
+        if item == 0:
+            assert last.wait(LONG)
+        if item == 3:
+            last.set()
+        return -item
+
+    assert at_once(local, work, range(4), threads=2) == [0, -1, -2, -3]
+    assert at_once(local, work, [], threads=2) == []
+    (first, second) = local.java.set
+    assert first == second == {"group": "a"}
+    assert first is not second
+
+
+def test_after_an_error_nothing_more_begins_and_the_earliest_error_is_raised(local: Any) -> None:
+    begun: list[int] = []
+    both, second_failed = Barrier(2), Event()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        both.wait(LONG)
+        if item == 0:
+            assert second_failed.wait(LONG)
+        else:
+            Timer(0.05, second_failed.set).start()
+        raise ValueError(item)
+
+    with pytest.raises(ValueError, match="0"):
+        at_once(local, work, range(9), threads=2)
+    assert sorted(begun) == [0, 1]
+
+
+def test_an_interrupt_waits_for_what_has_begun_and_begins_nothing_more(
+    local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    begun, interrupted = Event(), Event()
+
+    def work(item: int) -> None:
+        begun.set()
+        assert interrupted.wait(LONG)
+        ended.append(item)
+
+    def wait(_: object) -> None:
+        assert begun.wait(LONG)
+        Timer(0.05, interrupted.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threads, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        at_once(local, work, range(9), threads=1)
+    assert ended == [0]

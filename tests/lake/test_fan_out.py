@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -87,6 +88,30 @@ def test_each_table_is_as_if_its_records_had_come_alone(lake: Lake, space: str, 
     text = repr(result)
     assert "4 tables" in text and "6 written" in text and "differ in case alone" in text
     assert [printed["pattern"] for printed in result.to_dicts()] == [f"{space}.{{event}}"] * 5
+
+
+def test_tables_that_are_written_at_once_do_not_mix(
+    lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"a": ("1", "long"), "b": ("1.5", "double"), "c": ('{"x": [1]}', "struct")}
+    lines = [f'{{"event": "{kind}", "n": {value}, "{kind}": 1}}' for kind, (value, _) in values.items()]
+    file = write(tmp_path / "a.jsonl", [*lines, *lines])
+    met, written = Barrier(len(values), timeout=60), pipeline.BatchRun.write_rows
+
+    def meeting(run: pipeline.BatchRun, *given: Any) -> pipeline.Written:
+        met.wait()
+        return written(run, *given)
+
+    monkeypatch.setattr(pipeline.BatchRun, "write_rows", meeting)
+    result = lake.fan_out(f"{space}.{{event}}").ingest(file, metadata="line")
+    assert [of_table.table for of_table in result.results] == [f"{space}.{kind}" for kind in values]
+    for number, (kind, (value, type_)) in enumerate(values.items()):
+        row = {"event": kind, "n": json.loads(value), kind: 1}
+        table = lake.table(f"{space}.{kind}")
+        assert [json.loads(text) for text in rows(table)] == [
+            {**row, "_source": {"line": number + 1}}, {**row, "_source": {"line": number + 4}},
+        ]  # fmt: skip
+        assert f"n {type_} #" in str(table.schema())
 
 
 def test_what_is_missing_comes_with_the_same_call_again(

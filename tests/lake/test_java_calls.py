@@ -64,3 +64,17 @@ def test_a_new_column_takes_few_calls(
     commands.clear()
     table.ingest(second)
     assert len(commands) <= 4 * 300
+
+
+def test_a_missing_table_is_asked_for_in_few_calls_and_found_once_another_has_made_it(
+    lake: Lake, table_name: str, commands: list[str]
+) -> None:
+    missing = lake.format.table(table_name)
+    assert not missing.load().exists
+    commands.clear()
+    assert not missing.load().exists
+    assert len(commands) <= 20
+    lake.table(table_name).ingest([{"a": 1}])
+    assert missing.load().exists
+    lake.format.drop(table_name, purge=False, dry_run=False)
+    assert not missing.load().exists

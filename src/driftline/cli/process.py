@@ -164,7 +164,7 @@ class Interrupt:
         self.asked, self.code = True, 128 + number
         if self._commits:
             return
-        if not _asks_java(frame):
+        if not _waits_for_java(frame):
             raise KeyboardInterrupt
         if self.spark is None:  # Iceberg's own classes are at it: they answer soon, and the command ends then
             return
@@ -204,9 +204,10 @@ def _listened() -> list[signal.Signals]:
     return [n for n in _SIGNALS if n != _HANG_UP or signal.getsignal(n) != signal.SIG_IGN]
 
 
-def _asks_java(frame: FrameType | None) -> bool:
+def _waits_for_java(frame: FrameType | None) -> bool:
+    """True in a call to Java, and while threads make such calls."""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("py4j."):
+        if frame.f_globals.get("__name__", "").startswith(("py4j.", "driftline.runtime.threads")):
             return True
         frame = frame.f_back
     return False

@@ -246,6 +246,11 @@ class Catalog(Protocol):
         ...
 
     @property
+    def commits_at_once(self) -> int:
+        """The number of tables into which threads commit at a time, without meeting one another."""
+        ...
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write, for errors about one in a statement that reads."""
         ...

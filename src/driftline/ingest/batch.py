@@ -561,7 +561,8 @@ class Listeners:
             try:
                 tell(listener)
             except Exception as error:
-                self._listeners.remove(listener)
+                with suppress(ValueError):  # another thread has removed it
+                    self._listeners.remove(listener)
                 # What others say may have a secret in it.
                 name, cause = type(listener).__name__.lower(), type(error).__name__
                 _LOG.warning("%s ends: %s; batches go on", name, cause)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
@@ -24,13 +24,17 @@ from driftline.ingest.dealt import Dealt
 from driftline.ingest.pattern import Pattern, Values
 from driftline.ingest.result import Result
 from driftline.runtime.shown import Shown
+from driftline.runtime.threads import at_once
 from driftline.sources.files import stamps
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.scan import Source
 from driftline.sources.spooled import folder_in, place_of, told_where
 
 MAX_TABLES = 200
+_TABLES_AT_ONCE = 4  # more gain nothing: they take turns in Python, and in the catalog
 ROUTE = "driftline.route"  # the property of a table that a pattern made: the pattern, and the values that named it
+T = TypeVar("T")
+R = TypeVar("R")
 # Settings by which records are taken out of files: the files are read once, for all tables.
 _READ_BY = ("records", "max_record_bytes", "hive")
 
@@ -164,7 +168,7 @@ class FanOut:
             )
 
     def _ingest(self, batch: DealtBatch, shares: Mapping[str, Share]) -> FanOutResult:
-        destinations = [batch.destination(name, share) for name, share in shares.items()]
+        destinations = batch.at_once(batch.destination, shares.items())
         passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
         if passed_over and len(passed_over) == len(destinations):
             raise DataError(
@@ -175,12 +179,27 @@ class FanOut:
         before = FanOutResult(self.pattern.text, passed_over=passed_over, by_case=by_case)
         destinations = [to for to in destinations if to.share.slices]
         if batch.dry_run:
-            return replace(before, results=tuple(map(batch.planned, destinations)))
+            return replace(before, results=tuple(batch.at_once(batch.planned, destinations)))
         prepared: list[PreparedBatch] = []
+
+        def prepare(to: TableShare) -> PreparedBatch:
+            """Write a share. After an error in another table, it is taken back."""
+            ready = batch.prepared(to)
+            prepared.append(ready)
+            return ready
+
         with _abandoned(prepared):
-            # One by one: after an error those before it are taken back.
-            prepared.extend(map(batch.prepared, destinations))
-            return _committed(before, prepared)
+            in_order = batch.at_once(prepare, destinations)
+            ended = at_once(batch.source.spark, _committed, in_order, self.catalog.commits_at_once)
+        results = tuple(result for result in ended if isinstance(result, Result))
+        failed = {
+            ready.table.name: error
+            for ready, error in zip(in_order, ended, strict=True)
+            if isinstance(error, DriftlineError)
+        }
+        if failed:
+            raise FanOutError(replace(before, results=results, failed=failed))
+        return replace(before, results=results)
 
     def _settings(self, name: str, properties: Mapping[str, str]) -> TableSettings:
         """The settings of a table with these properties."""
@@ -198,8 +217,13 @@ class DealtBatch:
     read_by: TableSettings
     dry_run: bool
 
-    def destination(self, name: str, share: Share) -> TableShare:
+    def at_once(self, work: Callable[[T], R], tables: Iterable[T]) -> list[R]:
+        """Do the work for a few tables at a time."""
+        return at_once(self.source.spark, work, tables, _TABLES_AT_ONCE)
+
+    def destination(self, shared: tuple[str, Share]) -> TableShare:
         """Load a table, and leave out what it has already. Raises UsageError if it cannot take part."""
+        name, share = shared
         table = self.fan_out.catalog.table(name)
         state = table.load()
         settings = self.fan_out._settings(name, state.properties if state.exists else {})
@@ -340,22 +364,12 @@ def _abandoned(prepared: Sequence[PreparedBatch]) -> Iterator[None]:
             batch.abandon()
 
 
-def _committed(before: FanOutResult, prepared: Sequence[PreparedBatch]) -> FanOutResult:
-    """Commit the batches, one after the other; an error of one does not keep the records of others.
-
-    Raises FanOutError.
-    """
-    results: list[Result] = []
-    failed: dict[str, DriftlineError] = {}
-    for batch in prepared:
-        try:
-            results.append(batch.commit())
-        except DriftlineError as error:
-            failed[batch.table.name] = error
-    ended = replace(before, results=tuple(results), failed=failed)
-    if failed:
-        raise FanOutError(ended)
-    return ended
+def _committed(prepared: PreparedBatch) -> Result | DriftlineError:
+    """Commit a batch; returns its error, which does not keep the records of other tables."""
+    try:
+        return prepared.commit()
+    except DriftlineError as error:
+        return error
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

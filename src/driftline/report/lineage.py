@@ -121,12 +121,12 @@ class Lineage:
 
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture
-        self._run = self._table = ""
+        self._batch = threading.local()  # several tables' batches may begin before the first one ends
         self._events: RunEvents | None = None  # one thread makes all events
 
     def begins(self, table: str, batch: str) -> None:
         """Send START, with a new run id."""
-        self._table, self._run = table, str(uuid.uuid4())
+        self._batch.table, self._batch.run = table, str(uuid.uuid4())
         self._send("START")
 
     def ended(self, result: Result) -> None:
@@ -141,7 +141,7 @@ class Lineage:
 
     def _send(self, kind: str, **details: Any) -> None:
         now = datetime.now(UTC).isoformat()
-        run, table = self._run, self._table
+        run, table = self._batch.run, self._batch.table
 
         def send() -> None:
             """Make the event, and hand it to OpenLineage's client."""

@@ -349,6 +349,11 @@ class DuckLake:
         return False
 
     @property
+    def commits_at_once(self) -> int:
+        """One: each commit is a snapshot of the whole lake."""
+        return 1
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write."""
         return BY_DUCKDB

@@ -92,6 +92,11 @@ class IcebergCatalog:
         return any(name and _ASCII_NAMES.search(name) for name in named)
 
     @property
+    def commits_at_once(self) -> int:
+        """A few: each table has metadata of its own."""
+        return 4
+
+    @property
     def writes(self) -> str:
         """The way to run a statement that writes, for errors about one in a query."""
         return BY_PYTHON

@@ -75,6 +75,7 @@ class IcebergHandle:
         self.ledger: tuple[str, dict[int, int]] = ("", {})
         self._catalog_of = catalog_of
         self._parsed: tuple[Any, Schema] | None = None
+        self._was_missing = False  # when it was last loaded
 
     @classmethod
     def of(cls, spark: SparkSession, catalog: str, name: str) -> IcebergHandle:
@@ -120,9 +121,14 @@ class IcebergHandle:
     def java(self) -> Any:
         """Load Iceberg's own table; None if there is none."""
         try:
+            # A question is cheap. An error of Java's takes many calls until PySpark has made it its own.
+            if self._was_missing and not self._is_there():
+                return None
             table = self.recovering(self._loaded)
+            self._was_missing = False
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
+                self._was_missing = True
                 return None
             elsewhere = None if self.lake is None else displaced_lake(self.lake)
             if elsewhere is not None:
@@ -150,6 +156,10 @@ class IcebergHandle:
             table = self.java_catalog.loadTable(self.identifier)
             table.refresh()  # a catalog may cache
             return table
+
+    def _is_there(self) -> bool:
+        with java_errors():
+            return bool(self.java_catalog.tableExists(self.identifier))
 
     def recovering(self, work: Callable[[], T]) -> T:
         """Do the work, again if a metadata file cannot be read and `recovered` has gone back from it."""
