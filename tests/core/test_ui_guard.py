@@ -102,6 +102,42 @@ def test_nothing_that_could_write_passes(guard: Guard, method: str) -> None:
     assert (response.status, response.headers["allow"]) == (405, "GET, HEAD")
 
 
+OURS = {"origin": f"http://{HOME}", "sec_fetch_site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (OURS, 200),
+        ({"origin": f"http://{HOME}"}, 200),  # over the network browsers leave the other header out
+        (OURS | {"cookie": ""}, 401),
+        ({}, 403),
+        ({"sec_fetch_site": "same-origin"}, 403),
+        ({"origin": "null"}, 403),
+        (OURS | {"origin": "http://evil.example"}, 403),
+        (OURS | {"origin": "http://127.0.0.1:8000"}, 403),
+        (OURS | {"origin": f"https://{HOME}"}, 403),
+        (OURS | {"sec_fetch_site": "same-site"}, 403),
+        (OURS | {"sec_fetch_site": "cross-site"}, 403),
+        (OURS | {"sec_fetch_site": "none"}, 403),
+        (OURS | {"host": f"evil.example:{PORT}"}, 421),
+    ],
+)
+def test_a_write_passes_only_from_a_page_of_ours(headers: dict[str, str], status: int) -> None:
+    guard = Guard(PlainTextResponse("written"), Address("127.0.0.1", PORT), writes=True)
+    response = asked(guard, "/write?id=1", "POST", **headers)
+    assert (response.status, response.text == "written") == (status, status == 200)
+    assert response.headers["x-frame-options"] == "DENY", "nobody clicks on it in a frame"
+
+
+def test_where_writes_are_allowed_a_token_in_the_url_of_one_is_none_and_other_methods_are_refused() -> None:
+    guard = Guard(PlainTextResponse("written"), Address("127.0.0.1", PORT), writes=True)
+    assert asked(guard, f"/write?token={guard.token}", "POST", cookie="", **OURS).status == 401
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+        response = asked(guard, method=method, **OURS)
+        assert (response.status, response.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
 def test_on_all_addresses_a_number_is_a_name_and_a_name_of_others_is_none() -> None:
     address = Address("0.0.0.0", PORT)
     assert [address.names(f"{host}:{PORT}") for host in ("192.0.2.7", "[2001:db8::1]", "evil.example")] == [

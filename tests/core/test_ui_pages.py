@@ -11,13 +11,17 @@ from urllib.parse import quote
 import pytest
 
 from core.test_ui_guard import Response
+from driftline.core.changes import AddColumn
+from driftline.core.history.entries import Entry, Version
+from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.operations.history import History
 from driftline.operations.listing import Quarantine, RejectGroup
 from driftline.ui.lake import CaptureState, ServedLake
 from driftline.ui.limited_query import QueryAnswer
 from driftline.ui.pages import LakePages
+from driftline.ui.writes import Writes
 from stats_models import AT, HOSTILE, QUOTES, hostile, small
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -40,7 +44,13 @@ class Shown(ServedLake):
         schemas = {
             i: Schema(Struct((Field(HOSTILE, LONG, 1), Field(BROKEN, LONG, 2))[: i + 1]), i) for i in (0, 1)
         }
-        return History(name, (), schemas, whole=True)
+        one, other = (Version(AT, Definition(schema)) for schema in schemas.values())
+        first = Entry(AT, "batch", None, one, (), makes_table=True)
+        last = Entry(AT, QUOTES, one, other, (AddColumn((), Field(HOSTILE, LONG)),))
+        return History(name, (first, last), schemas, whole=True)
+
+    def state(self, name):
+        return SimpleNamespace(properties={}, schema=None)
 
     def quarantine(self, name):
         group = RejectGroup(HOSTILE, QUOTES, HOSTILE, BROKEN, 2, BROKEN, QUOTES, NOW, NOW, HOSTILE)
@@ -83,12 +93,57 @@ class Tags(HTMLParser):
         self.active += [text for _, text in attributes if (text or "").lower().startswith("javascript:")]
 
 
+class Refusing:
+    """A table, each of whose writes fails with markup in its message; it counts them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.written = 0
+        self.last = {}
+
+    def resolve(self, field, type_, *, dry_run, drop_rest, progress):
+        self.last = {"field": field, "type": type_}
+        return self._failed(writes=not dry_run)
+
+    def promote(self, *paths, everything, dry_run, progress):
+        return self._failed(writes=not dry_run)
+
+    def replay(self, *, settings, progress):
+        return self._failed()
+
+    def discard_quarantine(self, source):
+        return self._failed()
+
+    def undo(self, *, yes):
+        return self._failed()
+
+    def _failed(self, *, writes: bool = True):
+        self.written += writes
+        raise UsageError(HOSTILE, f"--yes {QUOTES}") if self.written % 2 else ValueError(BROKEN)
+
+
 @pytest.fixture(scope="module")
-def pages():
-    lake = SimpleNamespace(embedded=None, warehouse=HOSTILE, catalog="lake", _configured=())
+def shown():
+    table = Refusing(HOSTILE)
+    lake = SimpleNamespace(
+        embedded=None, warehouse=HOSTILE, catalog="lake", _configured=(), table=lambda _: table
+    )
     shown = Shown(lake)
     shown._queries = SimpleNamespace()
+    return shown
+
+
+@pytest.fixture(scope="module")
+def pages(shown):
     return LakePages(shown).application()
+
+
+@pytest.fixture(scope="module")
+def writing(shown):
+    """The pages where writes are allowed."""
+    writes = Writes(shown, {})
+    yield LakePages(shown, writes).application()
+    writes.close()
 
 
 NAME = quote(HOSTILE)
@@ -116,11 +171,78 @@ def test_no_data_makes_a_tag(pages, path: str) -> None:
     response = Response(pages, path, {"host": "127.0.0.1:8642"})
     assert response.status == (404 if f"no{NAME}" in path else 200)
     assert "window.hit" in response.text or path in ("/captures", f"/no{NAME}"), "data are shown"
-    tags = Tags(response.text)
+    assert_no_tag_of_data(response.text)
+
+
+def assert_no_tag_of_data(text: str) -> None:
+    tags = Tags(text)
     assert tags.active == []
     assert not tags.tags.keys() & {"script", "img", "b", "iframe"}
     assert tags.tags["textarea"] <= 1 and tags.tags["title"] == 1
-    assert "\x1b" not in response.text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        f"do=resolve&path={NAME}&type=string&drop_rest=1",
+        f"do=promote&path={NAME}",
+        "do=promote",
+        "do=replay",
+        f"do=discard&source={quote(QUOTES)}",
+        "do=undo&yes=1",
+        f"do={NAME}",
+        f"do=resolve&path=no{NAME}&type=long",
+        f"do=resolve&path={NAME}&type={NAME}",
+    ],
+)
+def test_no_data_makes_a_tag_on_the_page_of_a_write(writing, choices: str) -> None:
+    planned = Response(writing, f"/plan?table={NAME}&{choices}", {"host": "x"})
+    if planned.status != 303:
+        assert planned.status == 404
+        assert_no_tag_of_data(planned.text)
+        return
+    place = planned.headers["location"]
+    pages = [Response(writing, place, {"host": "x"}).text]
+    if 'method="post"' in pages[0]:
+        assert Response(writing, place, {"host": "x"}, "POST").status == 303
+        pages.append(Response(writing, place, {"host": "x"}).text)
+    for text in pages:
+        assert "driftline" in text and "window.hit" in text
+        assert_no_tag_of_data(text)
+
+
+def test_what_writes_is_neither_shown_nor_there_where_writes_are_off(pages) -> None:
+    for path in ("/plan?do=undo&table=shop.orders", "/write?id=1"):
+        for method in ("GET", "POST"):
+            assert Response(pages, path, {"host": "x"}, method).status == 404
+    for path in (
+        "/table?name=shop.orders",
+        "/field?table=shop.orders&path=price",
+        "/quarantine?name=shop.orders",
+    ):
+        page = Response(pages, path, {"host": "x"}).text
+        assert "/plan" not in page and "Read-only" in page
+
+
+def test_a_write_begins_by_a_post_with_the_id_of_its_page_alone(shown, writing) -> None:
+    table = shown.lake.table(HOSTILE)
+    planned = Response(writing, f"/plan?table={NAME}&do=replay", {"host": "x"}).headers["location"]
+    before = table.written
+    assert Response(writing, planned, {"host": "x"}, "HEAD").status == 200
+    assert Response(writing, "/write?id=guessed", {"host": "x"}, "POST").status == 404
+    assert Response(writing, f"/plan?table={NAME}&do=replay", {"host": "x"}, "POST").status == 405
+    assert table.written == before
+    for _ in range(2):
+        assert Response(writing, planned, {"host": "x"}, "POST").status == 303
+        Response(writing, planned, {"host": "x"})
+    assert table.written == before + 1, "the second press found the outcome of the first"
+    resolve = Response(writing, f"/plan?table={NAME}&do=resolve&path={NAME}&type=string", {"host": "x"})
+    assert "<form" not in Response(writing, resolve.headers["location"], {"host": "x"}).text, (
+        "its dry run failed"
+    )
+    assert Response(writing, resolve.headers["location"], {"host": "x"}, "POST").status == 404
+    assert table.written == before + 1
 
 
 def test_the_page_of_statistics_keeps_its_own_policy(pages) -> None:

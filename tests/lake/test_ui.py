@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from core.test_ui_guard import Response
 from driftline.lake import Lake
 from driftline.ui.lake import ServedLake
 from driftline.ui.pages import LakePages
+from driftline.ui.writes import Writes
 from lake.test_arrow_rows import without_spark
 
 pytestmark = pytest.mark.embedded_only("it reads the lake of a folder, or a DuckLake")
@@ -70,6 +72,92 @@ def test_every_page_of_a_table_that_drifted_answers(served: ServedLake, lake: La
         page = Response(pages, path, {"host": "x"})
         assert (page.status, shown in page.text) == (200, True), path
         assert "<b>x" not in page.text
+
+
+@pytest.fixture
+def pressed(lake: Lake) -> Iterator[Callable[[str, str], str]]:
+    """Plans a write of a table and presses its button; returns the pages before and after."""
+    served = ServedLake(lake)
+    with closing(served), closing(Writes(served, {})) as writes:
+        pages = LakePages(served, writes).application()
+
+        def press(table: str, choices: str) -> str:
+            place = Response(pages, f"/plan?table={table}&{choices}", {"host": "x"}).headers["location"]
+            before = ended(place)
+            for _ in range(2):  # the second press finds the outcome of the first
+                assert Response(pages, place, {"host": "x"}, "POST").status == 303
+            return unescape(before + ended(place))
+
+        def ended(place: str) -> str:
+            while "Look again" in (page := Response(pages, place, {"host": "x"}).text):
+                pass  # the page has waited
+            return page
+
+        yield press
+
+
+@pytest.mark.iceberg_only("a page calls what the tests of each format call")
+def test_a_resolve_is_looked_at_then_done_once_and_undone(
+    pressed: Callable[[str, str], str], lake: Lake, table_name: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "total": 5}])
+    table.ingest([{"id": 2, "total": "7"}, {"id": 3, "total": "n/a"}])
+    resolved = pressed(table.name, "do=resolve&path=total&type=long")
+    for said in (
+        f"driftline resolve {table.name} total --as long",
+        "total become one column of type long",
+        "2 of 3 values convert\n",
+        "1 value would not convert: n/a",
+        "dry run: nothing is written",
+        "2 of 3 values converted\n",
+        "1 value kept in total_string: n/a",
+    ):
+        assert said in resolved, said
+    assert sorted((row.id, row.total) for row in table.read().collect()) == [(1, 5), (2, 7), (3, None)]
+    undone = pressed(table.name, "do=undo")
+    assert f"driftline undo {table.name}" in undone and 'Takes back "' in undone and "(resolve)" in undone
+    texts = {row.id: row.total_string for row in table.read().collect()}
+    assert texts == {1: None, 2: "7", 3: "n/a"}, "the press that came twice took back no more"
+
+
+@pytest.mark.iceberg_only("a page calls what the tests of each format call")
+def test_an_undo_that_would_hide_values_is_refused_and_offered_all_the_same(
+    pressed: Callable[[str, str], str], lake: Lake, table_name: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1}])
+    table.ingest([{"id": 2, "size": 3}])
+    refused = pressed(table.name, "do=undo")
+    assert "would hide values: 1 of size" in refused and "--yes" in refused and "&yes=1" in refused
+    assert table.schema().schema.find(("size",)) is not None
+    assert f"driftline undo {table.name} --yes" in pressed(table.name, "do=undo&yes=1")
+    assert table.schema().schema.find(("size",)) is None
+
+
+@pytest.mark.iceberg_only("a page calls what the tests of each format call")
+def test_what_waits_is_replayed_or_discarded_and_what_is_held_promoted(
+    pressed: Callable[[str, str], str], lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    for name, lines in {
+        "1.jsonl": '{"id": 1}\n{no\n',
+        "2.jsonl": '{"id": 2, "new": 4}\n{"id": "x"}\n',
+    }.items():
+        (tmp_path / name).write_text(lines)
+        table.ingest(tmp_path / name)
+    table.ingest([{"id": 3, "held": 1}], settings={"new_fields": "hold", "policy": "preserve"})
+    promoted = pressed(table.name, "do=promote&path=held")
+    assert f"driftline promote {table.name} held" in promoted
+    assert "1 value would get columns" in promoted and "1 value got columns" in promoted
+    assert "2.jsonl" in pressed(table.name, "do=discard&source=2.jsonl")
+    replayed = pressed(table.name, "do=replay")
+    assert f"driftline quarantine {table.name} --replay" in replayed
+    assert "1 record in quarantine: each is ingested again" in replayed
+    assert "stays in quarantine: it is not a valid record" in replayed and "--discard hides it" in replayed
+    assert table.quarantine().waiting == 1
+    assert "1 record discarded" in pressed(table.name, "do=discard")
+    assert table.quarantine().waiting == 0
 
 
 @pytest.mark.nightly

@@ -26,9 +26,16 @@ def ui(
             help="Listen on another address: whoever reaches it and has the URL reads the lake, unencrypted.",
         ),
     ] = LOCAL,
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes",
+            help="Whoever has the URL may resolve, promote, replay, discard and undo.",
+        ),
+    ] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Only print the URL; open no browser.")] = False,
 ) -> None:
-    """Show the lake in a browser; read-only."""
+    """Show the lake in a browser; read-only, unless writes are allowed."""
     lake = context.obj.served()
     try:
         from driftline.ui.server import LakeServer
@@ -37,10 +44,11 @@ def ui(
             f"{error.name} is not installed, which serves the pages.", "pip install 'driftline[ui]'"
         ) from error
     with lake:
-        pages = LakeServer(lake, host, port)
+        pages = LakeServer(lake, host, port, context.obj.config.tables if allow_writes else None)
         if not pages.guard.address.is_local:
             typer.echo(f"{host} is an address of the network: the pages go over it unencrypted", err=True)
-        typer.echo(f"{pages.url}\nreads {pages.title}; Ctrl-C ends it")
+        does = "reads and writes" if allow_writes else "reads"
+        typer.echo(f"{pages.url}\n{does} {pages.title}; Ctrl-C ends it")
         if not no_open:
             pages.show()
         with context.obj.interrupt.gently(pages.stop):

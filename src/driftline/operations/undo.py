@@ -267,6 +267,16 @@ def _target(table: str, versions: Versions, now: Definition, to: int | None) -> 
     return _what(last), last.before.definition
 
 
+def last_change(changes: history.History) -> str | None:
+    """The change that `undo` takes back next, in words; None if there is none, as of a new table.
+
+    Of a table with a key, a batch that left the definition as it was comes before it.
+    """
+    last = standing(changes.entries) if changes.entries else None
+    is_first = last is None or last.makes_table or last.before is None or last.by == "unknown"
+    return None if last is None or is_first else _what(last)
+
+
 def _what(entry: Entry) -> str:
     assert entry.before is not None
     words = [in_words(change) for change in reportable(entry.changes)]

@@ -48,7 +48,7 @@ class Shown:
 
     def __repr__(self) -> str:
         lines = _lines(self)
-        return super().__repr__() if lines is None else _printed(lines).export_text().rstrip("\n")
+        return super().__repr__() if lines is None else text_of(lines)
 
     def _repr_html_(self) -> str | None:
         lines = _lines(self)
@@ -59,6 +59,11 @@ class Shown:
             inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
         )
         return html + _charts(self)
+
+
+def text_of(lines: Iterable[RenderableType]) -> str:
+    """The text of printed lines, without styles."""
+    return _printed(lines).export_text().rstrip("\n")
 
 
 def _printed(lines: Iterable[RenderableType]) -> Console:

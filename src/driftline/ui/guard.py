@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 LOCAL = "127.0.0.1"
 TOKEN = "token"  # noqa: S105  the parameter's name
 READS = ("GET", "HEAD")
+WRITES = ("POST",)
 # A page may load the style sheet and send its forms here, and nothing else: no script at all.
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without any, browsers send forms with the origin "null"
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
@@ -95,9 +96,10 @@ def _is_number(host: str) -> bool:
 
 @dataclass(slots=True)
 class Guard:
-    """An application behind the border; it only reads.
+    """An application behind the border.
 
     Attributes:
+        writes: True if requests may write, which then come from pages of ours alone.
         token: opens the pages to whoever has it.
         once: the same, for its first use alone: other users of the machine see the arguments of a browser
             that is started.
@@ -105,6 +107,7 @@ class Guard:
 
     app: ASGIApp
     address: Address
+    writes: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     once: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
@@ -136,19 +139,21 @@ class Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         """The refusal of a request; None if it may pass."""
-        headers = request.headers
+        headers, reads = request.headers, request.method in READS
         if not self.address.names(headers.get("host", "")):
             return _refused(421, "This server has another name. Open the address that driftline printed.")
-        if headers.get("origin", self._origin(request)) != self._origin(request):
+        if not reads and not (self.writes and request.method in WRITES):
+            allowed = READS + WRITES * self.writes
+            return _refused(405, f"This server takes {' and '.join(allowed)}.", {"allow": ", ".join(allowed)})
+        # A browser says which page has sent a form; a request without a word of it is of something else.
+        if headers.get("origin", self._origin(request) if reads else "") != self._origin(request):
             return _refused(403, "Another site has sent this request.")
-        if request.method not in READS:
-            return _refused(405, "This server only reads.", {"allow": ", ".join(READS)})
-        if self._enters(request.query_params.get(TOKEN, "")):
+        if reads and self._enters(request.query_params.get(TOKEN, "")):
             # A page of ours, from which the next request comes, has the cookie sent; a redirect would not.
             response = HTMLResponse(_ENTRY)
             response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return response
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none" if reads else ""):
             return _refused(403, "Another site has sent this request.")
         if not _same(request.cookies.get(self.cookie, ""), self.token):
             return _refused(401, "Open the address that driftline printed, with its token.")

@@ -89,6 +89,11 @@ class ServedLake:
         """True if the query box reads the lake."""
         return self._queries is not None
 
+    def forget(self) -> None:
+        """Read everything anew: a table has been written to."""
+        with self._lock:
+            self._known.clear()
+
     def versions(self) -> Mapping[str, object]:
         """The tables and quarantines, each with what changes with its commits."""
         if self.lake.embedded is not None:

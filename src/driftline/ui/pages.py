@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -10,12 +11,13 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from driftline.core.changes import in_words, reportable
-from driftline.core.schema.schema_json import outline
-from driftline.core.schema.types import dotted
+from driftline.core.history.batch_properties import rest_paths
+from driftline.core.schema.schema_json import outline, type_name
+from driftline.core.schema.types import Primitive, dotted
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.report import page
 from driftline.report.lines import clean
@@ -25,12 +27,14 @@ from driftline.stats import ColumnStatistics, DriftedField, Stats
 from driftline.stats.model import fits
 from driftline.ui.lake import ServedLake
 from driftline.ui.limited_query import ROWS, SECONDS
+from driftline.ui.writes import Writes
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 LISTED = 500  # tables or columns on a page
 _READING = 0.7  # seconds in which a page of tables reads what it does not know yet
+_WAITS = 10.0  # seconds in which the page of a write waits for its end
 _HERE = Path(__file__).parent
 
 
@@ -46,10 +50,11 @@ def link(place: str, **parameters: object) -> str:
 
 
 class LakePages:
-    """The pages of a lake, as an application that knows of no token."""
+    """The pages of a lake, as an application that knows of no token. ``writes`` None: they only read."""
 
-    def __init__(self, lake: ServedLake) -> None:
+    def __init__(self, lake: ServedLake, writes: Writes | None = None) -> None:
         self._lake = lake
+        self._writes = writes
         of_statistics = Path(page.__file__).with_name("page.css")
         self._style = "\n".join((of_statistics.read_text(), chart.STYLE, (_HERE / "ui.css").read_text()))
         self._templates = Environment(
@@ -65,6 +70,7 @@ class LakePages:
             "limit": ROWS,
             "seconds": SECONDS,
             "listed": LISTED,
+            "writes": self._writes is not None,
         }
 
     def application(self) -> Starlette:
@@ -79,10 +85,12 @@ class LakePages:
             DriftlineError: self.failed,
             HTTPException: self.missing,
         }
-        return Starlette(
-            routes=[Route(place, handler, methods=["GET"]) for place, handler in places.items()],
-            exception_handlers=handlers,
-        )
+        routes = [Route(place, handler, methods=["GET"]) for place, handler in places.items()]
+        if self._writes is not None:
+            for place, handler in {"/plan": self.plan, "/write": self.planned}.items():
+                routes.append(Route(place, partial(handler, self._writes), methods=["GET"]))
+            routes.append(Route("/write", partial(self.write, self._writes), methods=["POST"]))
+        return Starlette(routes=routes, exception_handlers=handlers)
 
     def tables(self, request: Request) -> Response:
         """The tables of the lake."""
@@ -132,7 +140,7 @@ class LakePages:
             refusal = error
         return self._page(
             "field", name, stats=stats, group=group, chosen=chosen, sql=sql, answer=answer, refusal=refusal,
-            card=None if drifted is None else _card(drifted),
+            card=None if drifted is None else _card(drifted), types=_types(drifted), waiting=self._in_rest(name, chosen),
         )  # fmt: skip
 
     def history(self, request: Request) -> Response:
@@ -181,6 +189,25 @@ class LakePages:
         headers = {"content-security-policy": f"{policy}; frame-ancestors 'none'".replace("&#39;", "'")}
         return Response(_encoded(text), media_type="text/html", headers=headers)
 
+    def plan(self, writes: Writes, request: Request) -> Response:
+        """Plan a write; its own page shows it."""
+        choices = dict(request.query_params)
+        planned = writes.plan(choices.get("do", ""), self._named(request, "table"), choices)
+        return RedirectResponse(link("write", id=planned.id), 303)
+
+    def planned(self, writes: Writes, request: Request) -> Response:
+        """A write: what it will change, its dry run and its button; then its outcome."""
+        planned = writes.planned(_text(request, "id"))
+        planned.wait(_WAITS)
+        return self._page(
+            "write", planned.write.table, planned=planned, outcome=planned.outcome, looked=planned.looked
+        )
+
+    def write(self, writes: Writes, request: Request) -> Response:
+        """Begin a write; its page shows the outcome."""
+        writes.begin(_text(request, "id"))
+        return RedirectResponse(link("write", id=_text(request, "id")), 303)
+
     def style(self, request: Request) -> Response:
         """The style sheet: that of the page of statistics, and what these pages add."""
         return Response(self._style, media_type="text/css")
@@ -195,6 +222,12 @@ class LakePages:
             return self._error(f"This page could not be made: {type(error).__name__}.", None, 500)
         status = 404 if isinstance(error, UsageError) else 503 if isinstance(error, SetupError) else 500
         return self._error(error.message, error.hint, status)
+
+    def _in_rest(self, name: str, column: ColumnStatistics) -> Sequence[str] | None:
+        """The paths that wait in the rest, as far as the table knows them; None for another column."""
+        if self._writes is None or column.path != (self._lake.has_rest(name),):
+            return None
+        return [clean(path) for path in rest_paths(self._lake.state(name).properties)]
 
     def _error(self, message: str, hint: str | None, status: int) -> Response:
         response = self._page("error", "", message=message, hint=hint)
@@ -235,6 +268,14 @@ def _card(field: DriftedField) -> dict[str, Any]:
         "bar": chart.bar([(shade, part.share or 0) for shade, part in measured], spoken),
         "parts": [(chart.swatch(shade), part) for shade, part in zip(shades, field.parts, strict=True)],
     }
+
+
+def _types(field: DriftedField | None) -> Sequence[str]:
+    """The types that a drifted field may be resolved to, by a guess: those that it came in, and text."""
+    came = [type_ for part in field.parts for type_ in part.types] if field is not None else []
+    return list(
+        dict.fromkeys([*(type_name(type_) for type_ in came if isinstance(type_, Primitive)), "string"])
+    )
 
 
 def _paths(field: DriftedField) -> set[tuple[str, ...]]:

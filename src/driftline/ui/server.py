@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 
 import uvicorn
 
@@ -14,6 +14,7 @@ from driftline.lake import Lake
 from driftline.ui.guard import Address, Guard
 from driftline.ui.lake import ServedLake
 from driftline.ui.pages import LakePages
+from driftline.ui.writes import Settings, Writes
 
 PORT = 8642  # if it is free, and no other is asked for
 
@@ -32,13 +33,19 @@ class _Quiet(uvicorn.Server):
 
 
 class LakeServer:
-    """The pages of a lake, bound to an address. Raises SetupError if that cannot be had."""
+    """The pages of a lake, bound to an address. Raises SetupError if that cannot be had.
 
-    def __init__(self, lake: Lake, host: str, port: int | None) -> None:
+    ``settings``: those of its tables, with which replays ingest; None: the pages only read.
+    """
+
+    def __init__(self, lake: Lake, host: str, port: int | None, settings: Settings | None = None) -> None:
         self._socket = _bound(host, port)
         self._lake = ServedLake(lake)
+        self._writes = None if settings is None else Writes(self._lake, settings)
         self.title = self._lake.title
-        self.guard = Guard(LakePages(self._lake).application(), Address(host, self._socket.getsockname()[1]))
+        pages = LakePages(self._lake, self._writes).application()
+        address = Address(host, self._socket.getsockname()[1])
+        self.guard = Guard(pages, address, writes=self._writes is not None)
         config = uvicorn.Config(
             self.guard, http="h11", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
             proxy_headers=False,
@@ -57,8 +64,8 @@ class LakeServer:
             webbrowser.open(self.guard.entry(self.guard.once))
 
     def serve(self) -> None:
-        """Answer requests until `stop`."""
-        with self._socket, closing(self._lake):
+        """Answer requests until `stop`; a write that is under way then ends first."""
+        with self._socket, closing(self._lake), closing(self._writes) if self._writes else nullcontext():
             self._server.run(sockets=[self._socket])
 
 

@@ -1,0 +1,330 @@
+"""Writes from a page: each is shown first, as its command and with what it changes, and is then done once.
+
+A page names a write by an id that nobody can guess. A form that is sent twice does not write twice: the id
+leads to the outcome from then on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.schema.definition import KEY_PROPERTY
+from driftline.core.schema.text import counted
+from driftline.core.schema.types import dotted
+from driftline.core.settings.fields import parse_path, spelled_path
+from driftline.core.settings.surfaces import in_flags, in_toml
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.lake import Table
+from driftline.operations.history import History
+from driftline.operations.listing import Quarantine
+from driftline.operations.undo import last_change
+from driftline.report import drift, tables
+from driftline.report.lines import clean
+from driftline.runtime.shown import text_of
+from driftline.stats import DriftedField
+from driftline.ui.lake import ServedLake
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Work: TypeAlias = Callable[[Table, Callable[[str], None]], Iterable["RenderableType"]]
+Settings: TypeAlias = Mapping[str, Mapping[str, Any]]  # by table, as `driftline.toml` has them
+
+KEPT = 100  # writes whose pages are still there
+_UNDO = "`driftline undo` takes it back."
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write to a table, before it is done.
+
+    Attributes:
+        words: those of the command that does the same, without its name.
+        changes: what it will change, in sentences.
+        work: does it, and gives the lines that the command prints.
+        look: the same as a dry run, for writes that have one.
+    """
+
+    table: str
+    verb: str
+    words: tuple[str, ...]
+    changes: tuple[str, ...]
+    work: Work
+    look: Work | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that does the same."""
+        return shlex.join(("driftline", *self.words))
+
+
+def _resolve(name: str, field_: DriftedField, type_: str, *, drop_rest: bool) -> Write:
+    """Fold the columns of a field into one. Raises UsageError for what is no type."""
+    try:
+        parse_hint(type_)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    path = spelled_path(field_.path)
+    columns = dict.fromkeys(dotted(column) for part in field_.parts for column in part.columns)
+    beside = "is dropped" if drop_rest else "stays in a column beside it"
+
+    def work(
+        table: Table, progress: Callable[[str], None], *, dry_run: bool = False
+    ) -> Iterable[RenderableType]:
+        """Resolve, or count what would convert."""
+        return drift.resolved(
+            table.resolve(path, type_, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        )
+
+    return Write(
+        name, "resolve", ("resolve", name, path, "--as", type_, *["--drop-rest"] * drop_rest),
+        (
+            f"{', '.join(columns)} become one column of type {type_}; the rows are written anew, in one commit.",
+            f"What does not convert {beside}.", _UNDO,
+        ),
+        work, lambda table, progress: work(table, progress, dry_run=True),
+    )  # fmt: skip
+
+
+def _promote(name: str, path: str) -> Write:
+    """Make columns of what waits in the rest at or below a path; of all of it, if that is empty.
+
+    Raises UsageError for what is no path.
+    """
+    try:
+        paths = (path,) if path and parse_path(path) else ()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+    def work(
+        table: Table, progress: Callable[[str], None], *, dry_run: bool = False
+    ) -> Iterable[RenderableType]:
+        """Promote, or list the columns that there would be."""
+        promoted = table.promote(*paths, everything=not paths, dry_run=dry_run, progress=progress)
+        return drift.promoted(promoted)
+
+    return Write(
+        name, "promote", ("promote", name, *(paths or ("--all",))),
+        ("Values that wait in the rest get columns, in old rows too, in one commit.", _UNDO),
+        work, lambda table, progress: work(table, progress, dry_run=True),
+    )  # fmt: skip
+
+
+def _replay(waiting: Quarantine, settings: Settings) -> Write:
+    """Ingest the waiting records of a quarantine again."""
+    name = waiting.table
+    words = in_toml if name in settings else in_flags
+
+    def work(table: Table, progress: Callable[[str], None]) -> Iterable[RenderableType]:
+        """Replay."""
+        return drift.replayed(table.replay(settings=settings.get(name, {}), progress=progress), words)
+
+    return Write(
+        name, "replay", ("quarantine", name, "--replay"),
+        (
+            f"{counted(waiting.waiting, 'record')} in quarantine: each is ingested again, once, as the table is now.",
+            "Those that fit become rows, and may add columns; the others come back with their present reason.",
+        ),
+        work,
+    )  # fmt: skip
+
+
+def _discard(waiting: Quarantine, source: str, settings: Settings) -> Write:
+    """End the wait of the records of a quarantine; of one file or topic, if a ``source`` is given."""
+    name = waiting.table
+    words = in_toml if name in settings else in_flags
+
+    def work(table: Table, _: Callable[[str], None]) -> Iterable[RenderableType]:
+        """Discard."""
+        return drift.discarded(table.discard_quarantine(source or None), words)
+
+    records = f"The records of {source}" if source else counted(waiting.waiting, "record")
+    chosen = ("--from", source) if source else ()
+    return Write(
+        name, "discard", ("quarantine", name, "--discard", *chosen),
+        (
+            f"{records} in quarantine wait no longer: no replay takes them. They are kept.",
+            f"`{shlex.join(('driftline', 'quarantine', name, '--restore', *chosen))}` takes it back.",
+        ),
+        work,
+    )  # fmt: skip
+
+
+def _undo(history: History, *, is_keyed: bool, yes: bool) -> Write:
+    """Take back the last change of a table. Raises DataError if it has none."""
+    change = last_change(history)
+    if change is None and not is_keyed:
+        raise DataError(f"{history.table} has not changed since it was created: nothing to undo")
+    if is_keyed:
+        change = "the last batch, with its rows, or what was changed since"
+    limit = (
+        "Values written since are hidden, if there are any."
+        if yes
+        else "It is refused if that would hide values or rows."
+    )
+
+    def work(table: Table, _: Callable[[str], None]) -> Iterable[RenderableType]:
+        """Undo."""
+        return tables.undone(table.undo(yes=yes))
+
+    return Write(
+        history.table, "undo", ("undo", history.table, *["--yes"] * yes),
+        (f"Takes back {change}.", limit, "All values of the columns that come back are there again."), work,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a write or its dry run: the text that the command prints, or an error."""
+
+    text: str = ""
+    error: DriftlineError | None = None
+
+
+@dataclass(slots=True)
+class PlannedWrite:
+    """A write that a page shows, its dry run, and then its outcome. ``phase``: its present step."""
+
+    id: str
+    write: Write
+    look: Future[Outcome] | None = None
+    done: Future[Outcome] | None = None
+    phase: str = ""
+
+    def tell(self, phase: str) -> None:
+        """Note the present step."""
+        self.phase = phase
+
+    def wait(self, seconds: float) -> None:
+        """Wait for what is under way, but no longer than this."""
+        wait([work for work in (self.look, self.done) if work is not None], seconds)
+
+    @property
+    def looked(self) -> Outcome | None:
+        """The dry run, once it has ended."""
+        return self.look.result() if self.look is not None and self.look.done() else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The end of the write, once it is there."""
+        return self.done.result() if self.done is not None and self.done.done() else None
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while it writes."""
+        return self.done is not None and not self.done.done()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if it may be done: a dry run, if it has one, has ended well."""
+        looked = self.looked
+        return self.done is None and (self.look is None or (looked is not None and looked.error is None))
+
+    @property
+    def would_hide(self) -> bool:
+        """True for an undo that was refused as it would hide values or rows."""
+        error = self.outcome.error if self.outcome is not None else None
+        return self.write.verb == "undo" and error is not None and "--yes" in (error.hint or "")
+
+
+class Writes:
+    """The writes of a lake's pages: one at a time, in a thread of their own."""
+
+    def __init__(self, lake: ServedLake, settings: Settings) -> None:
+        self.settings = settings
+        self._lake = lake
+        self._worker = ThreadPoolExecutor(1, "driftline-writes")
+        self._planned: dict[str, PlannedWrite] = {}
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Wait for the write that is under way; none begins any more."""
+        self._worker.shutdown(cancel_futures=True)
+
+    def plan(self, verb: str, table: str, choices: Mapping[str, str]) -> PlannedWrite:
+        """Give the write that a form asks for its id, and begin its dry run. Raises UsageError, DataError."""
+        write = self._chosen(verb, table, choices)
+        planned = PlannedWrite(secrets.token_urlsafe(16), write)
+        if write.look is not None:
+            planned.look = self._worker.submit(self._outcome, planned, write.look, writes=False)
+        with self._lock:
+            self._planned[planned.id] = planned
+            ended = [each.id for each in self._planned.values() if not each.is_under_way]
+            for id_ in ended[:-KEPT]:
+                del self._planned[id_]
+        return planned
+
+    def planned(self, id_: str) -> PlannedWrite:
+        """The write with this id. Raises UsageError if it is not known any more."""
+        if (planned := self._planned.get(id_)) is None:
+            raise UsageError("this write is not known any more", "choose it again on the page of its table")
+        return planned
+
+    def begin(self, id_: str) -> None:
+        """Do a write, unless it has begun before. Raises UsageError if it cannot begin."""
+        with self._lock:
+            planned = self.planned(id_)
+            if planned.done is not None:
+                return
+            for each in self._planned.values():
+                if each.is_under_way:
+                    under_way = f"{each.write.verb} of {each.write.table} is under way"
+                    raise UsageError(
+                        f"{under_way}, and one write is done at a time", "go back, and press again"
+                    )
+            if not planned.is_ready:
+                raise UsageError("its dry run has not ended well", "go back, and look at it")
+            planned.done = self._worker.submit(self._outcome, planned, planned.write.work, writes=True)
+
+    def _chosen(self, verb: str, table: str, choices: Mapping[str, str]) -> Write:
+        path = choices.get("path", "").strip()
+        match verb:
+            case "resolve":
+                return _resolve(
+                    table,
+                    self._drifted(table, path),
+                    choices.get("type", "").strip(),
+                    drop_rest="drop_rest" in choices,
+                )
+            case "promote":
+                return _promote(table, path)
+            case "replay":
+                return _replay(self._lake.quarantine(table), self.settings)
+            case "discard":
+                return _discard(self._lake.quarantine(table), choices.get("source", ""), self.settings)
+            case "undo":
+                is_keyed = bool(self._lake.state(table).properties.get(KEY_PROPERTY))
+                return _undo(self._lake.history(table), is_keyed=is_keyed, yes="yes" in choices)
+        raise UsageError(f"there is no write {verb!r}", "choose one on the page of a table")
+
+    def _drifted(self, table: str, shown: str) -> DriftedField:
+        for each in self._lake.stats(table).drifted:
+            if clean(dotted(each.path)) == shown:
+                return each
+        raise UsageError(f"{table} has no drifted field {shown}", "the page of the table lists them")
+
+    def _outcome(self, planned: PlannedWrite, work: Work, *, writes: bool) -> Outcome:
+        table = planned.write.table
+        planned.tell("starting")
+        try:
+            if (embedded := self._lake.lake.embedded) is not None:
+                embedded.check_open(writes=writes)
+            return Outcome(text_of(work(self._lake.lake.table(table), planned.tell)))
+        except DriftlineError as error:
+            error.spell(in_toml if table in self.settings else in_flags)
+            return Outcome(error=error)
+        except Exception as error:  # a thread has nobody else to tell it to
+            hint = f"`driftline history {table}` tells if the change took place" if writes else None
+            return Outcome(
+                error=DataError(f"{planned.write.verb} failed: {type(error).__name__}: {error}", hint)
+            )
+        finally:
+            if writes:
+                self._lake.forget()
