@@ -260,3 +260,12 @@ def test_names_and_fields_are_found_again_by_the_links_to_them(pages) -> None:
     assert 'href="/field?table=shop.orders&amp;path=price_string"' in page
     field = Response(pages, "/field?table=shop.orders&path=price_string", {"host": "127.0.0.1:8642"}).text
     assert "in/2.jsonl:7" in field and "1 EUR" in field
+
+
+def test_a_table_and_a_field_show_the_drift_by_batch_and_a_column_that_did_not_drift_has_no_chart(
+    pages,
+) -> None:
+    for place in ("/table?name=shop.orders", "/field?table=shop.orders&path=price_string"):
+        page = Response(pages, place, {"host": "x"}).text
+        assert "Types of price by batch" in page and "30 · 75 %" in page
+    assert "<figure" not in Response(pages, "/field?table=shop.orders&path=id", {"host": "x"}).text

@@ -21,7 +21,7 @@ from driftline.core.schema.types import Primitive, dotted
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.report import page
 from driftline.report.lines import clean
-from driftline.report.page import chart, rows
+from driftline.report.page import chart, over_time, rows
 from driftline.report.stats_text import percent
 from driftline.stats import ColumnStatistics, DriftedField, Stats
 from driftline.stats.model import fits
@@ -118,7 +118,7 @@ class LakePages:
         exists = bool(stats.columns)
         return self._page(
             "table", name, stats=stats, groups=groups[first : first + LISTED], found=len(groups), first=first, find=find,
-            fields=[_card(field) for field in stats.drifted[:LISTED]],
+            fields=[_card(field) for field in stats.drifted[:LISTED]], over_time=_over_time(stats, stats.drifted),
             captures=self._lake.captures(name), rest=self._lake.has_rest(name) if exists else None, exists=exists,
         )  # fmt: skip
 
@@ -140,7 +140,7 @@ class LakePages:
             refusal = error
         return self._page(
             "field", name, stats=stats, group=group, chosen=chosen, sql=sql, answer=answer, refusal=refusal,
-            card=None if drifted is None else _card(drifted), types=_types(drifted), waiting=self._in_rest(name, chosen),
+            card=None if drifted is None else _card(drifted), over_time=_over_time(stats, [drifted] if drifted else []), types=_types(drifted), waiting=self._in_rest(name, chosen),
         )  # fmt: skip
 
     def history(self, request: Request) -> Response:
@@ -268,6 +268,16 @@ def _card(field: DriftedField) -> dict[str, Any]:
         "bar": chart.bar([(shade, part.share or 0) for shade, part in measured], spoken),
         "parts": [(chart.swatch(shade), part) for shade, part in zip(shades, field.parts, strict=True)],
     }
+
+
+def _over_time(stats: Stats, fields: Sequence[DriftedField]) -> Mapping[str, Any]:
+    """Charts of the first fields over time, by path, and the switch of their time axis."""
+    axes = over_time.axes(stats)
+    drawn = {
+        clean(dotted(field.path)): over_time.drift(field, axes)
+        for field in [field for field in fields if field.periods][: over_time.IN_SHORT]
+    }
+    return {"charts": drawn, "switch": chart.switch() if drawn and len(axes) > 1 else ""}
 
 
 def _types(field: DriftedField | None) -> Sequence[str]:
