@@ -206,13 +206,15 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["quarantine", "a.b", "--from", "x.csv"], "--from goes with --discard or --restore"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_one_message(run, tmp_path, args, says):
-    Path(tmp_path, "duck.toml").write_text('format = "ducklake"\n')
-    done = run(*args)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_usage_ends_with_2_and_one_message(
+    without_java: Commands, tmp_path: Path, args: list[str], says: str
+) -> None:
+    (tmp_path / "duck.toml").write_text('format = "ducklake"\n')
+    done = without_java.run(tmp_path, *args)
+    assert done.code == 2
+    assert done.out == ""
+    assert says in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_folder_that_is_not_there_is_not_captured_and_no_lake_is_made(run, tmp_path):
