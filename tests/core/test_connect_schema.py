@@ -263,9 +263,11 @@ MESSAGES = {
 @pytest.mark.parametrize("key", [KEY, json.dumps(KEY)], ids=["key", "key as text"])
 def test_messages_with_their_schema(payload: Any, records: Any, key: Any) -> None:
     message = {"schema": SCHEMA, "payload": payload}
-    for one in ({"_key": key, **message}, {"key": key, "value": message}):
-        assert read(one, row_key()) == (records, {})
-        assert checked(one, row_key()) == records
+    for one in ({"_key": key, **message}, {"key": key, "value": message}, {**message, "_key": key}):
+        # What begins with a blank is taken apart step by step, where others are read in one pass.
+        for text in (json.dumps(one).encode(), b" " + json.dumps(one).encode()):
+            assert read(text, row_key()) == (records, {})
+            assert checked(text, row_key()) == records
 
 
 def test_messages_without_a_change_and_their_schema() -> None:
@@ -293,8 +295,29 @@ def test_messages_without_a_change_and_their_schema() -> None:
     }.items(),
 )  # fmt: skip
 def test_messages_that_their_schema_does_not_fit(why: str, message: Any) -> None:
-    assert read(message, row_key()) == (why, {})
-    assert checked(message, row_key()) == ""
+    text = json.dumps(message).encode()
+    for one in (text, b" " + text, b'{"key":7,"value":' + text + b"}"):
+        if b'"_key"' in text and one.startswith(b'{"key"'):
+            continue  # the message's own key is then another
+        assert read(one, row_key()) == (why, {})
+        assert checked(one, row_key()) == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"payload": {"op": "c", "after": AFTER, "source": LSN}, "schema": SCHEMA, "more": 1},
+        {"payload": {"payload": {"op": "c", "after": AFTER, "source": LSN}, "schema": SCHEMA}},
+        {"payload": {"op": "c", "after": AFTER, "source": [LSN]}, "schema": SCHEMA},
+        {"payload": {"op": None, "after": AFTER, "source": LSN}, "schema": SCHEMA},
+        {"payload": [], "schema": SCHEMA},
+        {"op": "c", "after": {"id": 7}, "source": LSN, "payload": {"op": "d"}},
+    ],
+)
+def test_message_of_an_unusual_form_is_read_at_once_as_it_is_taken_apart(value: Any) -> None:
+    for one in (value, {"key": {"id": 7}, "value": value}):
+        text = json.dumps(one).encode()
+        assert read(text, row_key()) == read(b" " + text, row_key())
 
 
 def test_both_implementations_agree() -> None:

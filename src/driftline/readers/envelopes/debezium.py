@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import md5
-from typing import Any, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
@@ -270,10 +270,21 @@ class DebeziumMessage(Struct):
     payload: Raw = _NULL
 
 
-class DumpedMessage(Struct, forbid_unknown_fields=True):
+class MessageWithSchema(Struct, forbid_unknown_fields=True):
+    """A message next to the schema of its values."""
+
+    payload: DebeziumMessage
+    schema: Raw = _NULL
+    message_key: Raw = field(default=_NULL, name="_key")
+
+
+Value = TypeVar("Value", DebeziumMessage, MessageWithSchema)
+
+
+class Dumped(Struct, Generic[Value], forbid_unknown_fields=True):
     """A message with its key, as in a dump of a topic."""
 
-    value: DebeziumMessage
+    value: Value
     key: Raw = _NULL
     topic: Any = None
     partition: Any = None
@@ -284,7 +295,9 @@ class DumpedMessage(Struct, forbid_unknown_fields=True):
 
 
 _decode = json.Decoder(DebeziumMessage).decode
-_decode_dumped = json.Decoder(DumpedMessage).decode
+_decode_with_schema = json.Decoder(MessageWithSchema).decode
+_decode_dumped = json.Decoder(Dumped[DebeziumMessage]).decode
+_decode_dumped_with_schema = json.Decoder(Dumped[MessageWithSchema]).decode
 
 
 def read_debezium(
@@ -301,8 +314,8 @@ def read_debezium(
     Raises:
         NotReadable: no change can be read of it. What is no object raises msgspec's errors.
     """
-    if isinstance(text, bytes) and (dumped := _dumped(text)) is not None:
-        return _read(text, dumped.value, terms, dumped.key, None)
+    if isinstance(text, bytes) and (inside := _inside(text)) is not None:
+        return _read(text, inside.message, terms, inside.key, inside.schema)
     try:
         message = _decode(text)
     except ValidationError as error:
@@ -312,16 +325,34 @@ def read_debezium(
     return _read(text, message, terms, key, schema)
 
 
-def _dumped(text: bytes) -> DumpedMessage | None:
-    """A message of a dump without a schema, read at once; None for any other text."""
-    # Dumps of topics begin so; a schema would make this quick way wrong.
-    if not text.startswith(b'{"key"') or b'"payload"' in text:
-        return None
+class _Change(NamedTuple):
+    message: DebeziumMessage
+    key: Raw
+    schema: bytes | None
+
+
+def _inside(text: bytes) -> _Change | None:
+    """Take a change out of a dump, or from beside its schema, in one pass; None for any other text."""
     try:
-        dumped = _decode_dumped(text)
+        # Dumps of topics, and Kafka Connect's converter, begin so.
+        if text.startswith(b'{"key"'):
+            if b'"payload"' in text:
+                dumped = _decode_dumped_with_schema(text)
+                return _beside_schema(dumped.value, dumped.key)
+            plain_dump = _decode_dumped(text)
+            return None if plain_dump.value.op is None else _Change(plain_dump.value, plain_dump.key, None)
+        if text.startswith((b'{"schema"', b'{"payload"')):
+            return _beside_schema(_decode_with_schema(text), _NULL)
     except ValidationError:
+        pass  # taken apart step by step, it gets the reason
+    return None
+
+
+def _beside_schema(value: MessageWithSchema, key: Raw) -> _Change | None:
+    if value.payload.op is None:
         return None
-    return None if dumped.value.op is None else dumped
+    key = key if is_null(value.message_key) else value.message_key
+    return _Change(value.payload, key, None if is_null(value.schema) else bytes(value.schema))
 
 
 def _read(
@@ -359,9 +390,9 @@ def _without_op(
     fields = raw_members(text)
     members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
-        return _inside("payload", message.payload, terms, key, fields.get("schema"))
+        return _value_at("payload", message.payload, terms, key, fields.get("schema"))
     if "value" in members and members <= AROUND:
-        return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
+        return _value_at("value", message.value, terms, key if is_null(message.key) else message.key)
     if not members and fields:
         return Mark("tombstone")
     if members and members <= _TIMES:
@@ -373,7 +404,7 @@ def _without_op(
     raise NotReadable("no message of Debezium's: it has no op")
 
 
-def _inside(
+def _value_at(
     name: str, text: Raw, terms: EnvelopeTerms, key: Raw | None, schema: Raw | None = None
 ) -> Changes:
     """Read a message that stands as the field ``name`` of another object, with its ``schema`` or null."""
