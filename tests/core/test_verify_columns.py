@@ -185,6 +185,19 @@ def test_keys_that_are_left_out_are_not_compared() -> None:
     assert ExpectedRows(record, shapes, paths[:1]).of_lines([line]).others == [0]
 
 
+@pytest.mark.parametrize(
+    "odd", [b'{"a": 1} {"a": 2}', b'{"a":\n1}', b"", b"null", b'{"a": "x"}', b'{"a": 1}\n{"a": 2}']
+)
+def test_lines_are_decoded_together_as_each_is_alone(odd: bytes) -> None:
+    # Values that share a line, and one over two lines, are as many as lines.
+    struct, lines = schema("a: long").struct, [b'{"a": %d}' % i for i in range(300)]
+    lines[100:100] = [odd, b'{"a":\n 7}', b'{"a": 8}{"a": 9}']
+
+    alone = [expected(struct, [line])[0] for line in lines]
+    assert expected(struct, lines) == alone
+    assert alone.count(None) >= 1
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_what_fingerprints_hold_single_values_hold(block: int) -> None:
     held = records = 0

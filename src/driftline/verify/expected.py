@@ -238,6 +238,10 @@ _DIGITS, _RUN = bytes(48 if byte in b"0123456789." else 32 for byte in range(256
 _EXACT, _TINY, _NEGATIVE = 2**53, 1e-290, re.compile(rb"[0-9][eE]-")
 
 
+_TOGETHER = 256  # lines that are decoded at once where one of more lines is refused
+_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
 class Fingerprinted(NamedTuple):
     """Fingerprints of lines.
 
@@ -264,26 +268,50 @@ class ExpectedRows:
         self._shapes = shapes
         self._has_copies = bool(copies_in(record)) or any(map(_has_copies, shapes))
         self._record = _RecordFields(record, shapes, {tuple(path) for path in left_out})
-        self._decode = msgspec.json.Decoder(self._record.type).decode
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._record.type)
 
     def of_lines(self, lines: Sequence[bytes]) -> Fingerprinted:
         """The fingerprints of the rows that are expected of these lines, one record each."""
         doubts = _DoubtfulLines(lines, strictly=self._has_copies)
-        places, records = [], []
-        for place, line in enumerate(lines):
-            try:
-                record = self._decode(line)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                doubts.places.add(place)
-                continue
-            places.append(place)
-            records.append(record)
+        records = self._decoded(lines)
+        places = [place for place, record in enumerate(records) if record is not None]
+        if len(places) < len(lines):
+            doubts.places.update(place for place, record in enumerate(records) if record is None)
+            records = [record for record in records if record is not None]
         columns = self._record.columns(records, np.array(places, np.int64), doubts)
         if doubts.places:
             certain = [i for i, place in enumerate(places) if place not in doubts.places]
             columns = [column.take(pa.array(certain, pa.int64())) for column in columns]
             places = [places[i] for i in certain]
         return Fingerprinted(fingerprints(self._shapes, columns, len(places)), places, sorted(doubts.places))
+
+    def _decoded(self, lines: Sequence[bytes]) -> list[Any]:
+        """The record of each line; None for a line that the decoder does not take."""
+        records = self._at_once(lines)
+        if records is not None:
+            return records
+        if len(lines) > _TOGETHER:
+            some = (lines[start : start + _TOGETHER] for start in range(0, len(lines), _TOGETHER))
+            return [*chain.from_iterable(map(self._decoded, some))]
+        return [*map(self._decoded_alone, lines)]
+
+    def _at_once(self, lines: Sequence[bytes]) -> list[Any] | None:
+        """The records of all lines; None if one of them may be no record, or more than one."""
+        text, ends = b"\n".join(lines), len(lines) - 1
+        # No line feed within a record is between these braces, so each of them ends a record.
+        if not (text[:1] == b"{" and text.count(b"\n") == ends == text.count(b"}\n{")):
+            return None
+        try:
+            records = self._decoder.decode_lines(text)
+        except _REFUSED:
+            return None
+        return records if len(records) == len(lines) else None
+
+    def _decoded_alone(self, line: bytes) -> Any:
+        try:
+            return self._decoder.decode(line)
+        except _REFUSED:
+            return None
 
 
 def _has_copies(shape: ColumnShape) -> bool:

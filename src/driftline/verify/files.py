@@ -28,12 +28,13 @@ from driftline.verify.csv import (
 from driftline.verify.json_texts import (
     BEGINNING,
     MalformedText,
-    Text,
+    Texts,
     is_of_objects,
+    line_texts,
     listed,
     of_file,
-    of_lines,
     parse,
+    texts_of,
 )
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
@@ -177,19 +178,23 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
     if part.records:
         yield from _listed(part)
         return
-    for start, text in texts(part):
-        if lines is None or text.line in lines:
-            yield _read(part, SourcePlace(part.file, start, text.line), text.raw)
+    for start, found in texts(part):
+        for line, raw in zip(*found, strict=True):
+            if lines is None or line in lines:
+                yield _read(part, SourcePlace(part.file, start, line), raw)
 
 
-def texts(part: FilePart) -> Iterator[tuple[int, Text]]:
-    """The texts of a part of JSON, each with the byte of the file that its lines are counted from."""
-    if part.end is not None:
-        yield from _cut(part)
-    else:
-        with opened(part.file) as packed:
-            for text in of_file(unpacked(packed, part.file), part.longest):
-                yield 0, text
+def texts(part: FilePart) -> Iterator[tuple[int, Texts]]:
+    """The texts of a part of JSON, with the byte of the file that their lines are counted from."""
+    with opened(part.file) as file:
+        if part.end is None:
+            yield from ((0, found) for found in texts_of(unpacked(file, part.file), part.longest))
+            return
+        begin = _first_line(file, part)
+        if begin < part.end:
+            # A part that ends within a byte order mark has the line behind it.
+            size = max(1, part.end - file.tell())
+            yield from ((begin, found) for found in line_texts(file, part.longest, size))
 
 
 def _packed(file: str) -> bool:
@@ -232,28 +237,17 @@ def _listed(part: FilePart) -> Iterator[Read]:
             yield _read(part, place, raw) if is_record else Read(place, None, raw, "it has no such list")
 
 
-def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
-    """The lines that begin within the part: the first byte of a line decides whose it is."""
-    assert part.end is not None
-    with opened(part.file) as f:
-        begin = part.start
-        if part.start:
-            # From the byte before: if it is a line feed, the part begins with a line of its own.
-            f.seek(part.start - 1)
-            begin = part.start - 1 + next((size for _, size in lines_of(f, part.longest)), 0)
-        f.seek(begin)
-
-        def own_lines() -> Iterator[bytes]:
-            """The lines that begin in the part, without a byte order mark."""
-            offset = begin
-            for line, size in lines_of(f, part.longest):
-                if offset >= part.end:  # type: ignore[operator]
-                    return
-                yield line if offset else line.removeprefix(BOM_UTF8)
-                offset += size
-
-        for text in of_lines(own_lines(), part.longest):
-            yield begin, text
+def _first_line(file: IO[bytes], part: FilePart) -> int:
+    """Go to the first line that begins in the part, behind a byte order mark; returns where it begins."""
+    begin = part.start
+    if part.start:
+        # From the byte before: if it is a line feed, the part begins with a line of its own.
+        file.seek(part.start - 1)
+        begin = part.start - 1 + next((size for _, size in lines_of(file, part.longest)), 0)
+    elif file.read(len(BOM_UTF8)) == BOM_UTF8:
+        return 0
+    file.seek(begin)
+    return begin
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:

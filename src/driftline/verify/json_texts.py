@@ -9,7 +9,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BufferedReader
-from itertools import chain
+from itertools import chain, compress
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -39,6 +39,13 @@ class Text(NamedTuple):
 
     line: int
     raw: bytes
+
+
+class Texts(NamedTuple):
+    """Texts that should be records, as `Text` has one, and the numbers of their first lines."""
+
+    lines: Sequence[int]
+    raws: Sequence[bytes]
 
 
 # One record ---------------------------------------------------------------------------------------------
@@ -133,24 +140,50 @@ def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
         yield line, size
 
 
-def of_lines(pieces: Iterable[bytes], longest: int) -> Iterator[Text]:
-    """The lines that are not blank, counted from 1."""
-    for n, line in enumerate(pieces, 1):
-        text = line.removesuffix(b"\n")
-        raw = text.strip(_BLANK)
-        if len(text) > longest:
-            yield Text(n, text)
-        elif raw:
-            yield Text(n, raw)
+def line_texts(file: IO[bytes], longest: int, size: int | None = None) -> Iterator[Texts]:
+    """The lines from the file's present position that are not blank, counted from 1, many at a time.
+
+    Args:
+        size: only the lines that begin within so many bytes.
+    """
+    first = 1
+    for every_line in _cut_in_lines(file, longest, size):
+        numbers: Sequence[int] = range(first, first + len(every_line))
+        first += len(every_line)
+        raws = [line[: longest + 1] if len(line) > longest else line.strip(_BLANK) for line in every_line]
+        if not all(raws):
+            numbers, raws = [*compress(numbers, raws)], [*filter(None, raws)]
+        yield Texts(numbers, raws)
+
+
+def _cut_in_lines(file: IO[bytes], longest: int, size: int | None) -> Iterator[list[bytes]]:
+    """The lines without their line feeds; of one that is too long, at least a byte more."""
+    rest, left = b"", size
+    while data := file.read(_BLOCK if left is None else min(left, _BLOCK)):
+        left = None if left is None else left - len(data)
+        head, *others = data.split(b"\n")
+        rest = (rest + head)[: longest + 1]
+        if others:
+            yield [rest, *others[:-1]]
+            rest = others[-1]
+    if rest:
+        if size is not None:  # the last line may go on behind
+            rest += next((line.removesuffix(b"\n") for line, _ in lines(file, longest)), b"")
+        yield [rest]
 
 
 # Documents ----------------------------------------------------------------------------------------------
 
 
 def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
+    """The texts of a file, as `texts_of` has them, one by one."""
+    return chain.from_iterable(map(Text, *texts) for texts in texts_of(file, longest))
+
+
+def texts_of(file: IO[bytes], longest: int) -> Iterator[Texts]:
     """The texts of a file of lines, or of a document.
 
-    Only its beginning and one record, of at most ``longest`` bytes, are buffered.
+    Only its beginning, some lines and one record, of at most ``longest`` bytes, are buffered.
     """
     # An array that fits has to be whole; a longer one is read element by element.
     head = file.read(HELD)
@@ -161,10 +194,14 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
         body = head.strip(_BLANK)
         # An array with a fault waits as the one text that it is.
         is_broken = is_whole and not _is_a(list, body)
-        return iter([Text(1, body)] if is_broken else _Elements(stream, longest))
+        return _singly([Text(1, body)] if is_broken else _Elements(stream, longest))
     if is_of_objects(head[:BEGINNING], is_whole=is_whole and len(head) <= BEGINNING):
-        return iter(_Following(stream, longest))
-    return of_lines((line for line, _ in lines(stream, longest)), longest)
+        return _singly(_Following(stream, longest))
+    return line_texts(stream, longest)
+
+
+def _singly(texts: Iterable[Text]) -> Iterator[Texts]:
+    return (Texts([text.line], [text.raw]) for text in texts)
 
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:

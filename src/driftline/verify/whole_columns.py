@@ -180,15 +180,15 @@ class Fingerprinter:
         expected = ExpectedRows(self._comparison.meeting.record, self.compared, self._comparison.left_out)
         for number, part in task:
             keys: list[bytes] = []
-            places: list[int] = []
-            others: list[int] = []
+            places: list[bytes] = []
+            others: list[bytes] = []
             for lines, raws in _batches(part):
                 rows = expected.of_lines(raws)
                 keys.append(rows.fingerprints)
-                places += [lines[i] for i in rows.places]
-                others += [lines[i] for i in rows.others]
-            yield from scattered(RECORD, b"".join(keys), standing(number, places), self.buckets)
-            yield from scattered(OTHER, b"", standing(number, others), self.buckets)
+                places.append(standing(number, lines[rows.places]))
+                others.append(standing(number, lines[rows.others]))
+            yield from scattered(RECORD, b"".join(keys), b"".join(places), self.buckets)
+            yield from scattered(OTHER, b"", b"".join(others), self.buckets)
 
     def of_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The pieces of rows, by bucket, as rows."""
@@ -229,20 +229,21 @@ def _piece(bucket: int, keys: bytes, others: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"bucket": bucket, "keys": keys, "others": others}], _PIECE)
 
 
-def _batches(part: FilePart) -> Iterator[tuple[list[int], list[bytes]]]:
+def _batches(part: FilePart) -> Iterator[tuple[np.ndarray[Any, Any], list[bytes]]]:
+    """The numbers of the part's lines, and the lines, many at a time."""
     lines: list[int] = []
     raws: list[bytes] = []
     size = 0
-    for _, text in texts(part):
-        lines.append(text.line)
+    for _, found in texts(part):
+        lines += found.lines
         # A text that is cut off is no record: an empty one cannot be decoded either, and is left to `match`.
-        raws.append(text.raw if len(text.raw) <= part.longest else b"")
-        size += len(text.raw)
+        raws += [raw if len(raw) <= part.longest else b"" for raw in found.raws]
+        size += sum(map(len, found.raws))
         if size >= _BATCH:
-            yield lines, raws
+            yield np.array(lines, np.int64), raws
             lines, raws, size = [], [], 0
     if lines:
-        yield lines, raws
+        yield np.array(lines, np.int64), raws
 
 
 class ColumnMatching:
