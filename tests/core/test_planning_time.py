@@ -119,6 +119,13 @@ def test_scalar_column_takes_few_calls() -> None:
     assert calls(lambda: plan(table, shape, WIDE)) < 100 * 150
 
 
+def test_scalar_field_without_room_takes_few_calls() -> None:
+    shape, narrow = shape_of(in_columns(1_000), Schema()), TableSettings(max_columns=100)
+
+    # Planned twice: without the limit, and without the fields beyond it.
+    assert calls(lambda: plan(Schema(), shape, narrow)) < 1_000 * 350
+
+
 def test_report_of_what_waits_takes_calls_in_proportion() -> None:
     def reporting(count: int) -> Callable[[], object]:
         shape = shape_of(in_columns(count), Schema())

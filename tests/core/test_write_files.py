@@ -12,8 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.convert import arrow_schema
+from driftline.core.changes import AddColumn, apply
+from driftline.core.planning.own_columns import REST, with_own
+from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
+from driftline.sql.lost import most_waiting
 from driftline.write import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 
 FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"
@@ -21,8 +27,6 @@ FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"
 
 def schema_of(columns: str) -> Schema:
     """A schema with ids from 1 in the order of the text; nested fields follow all columns."""
-    from driftline.core.changes import AddColumn, apply
-
     struct = parse_type(f"struct<{columns}>")
     assert isinstance(struct, Struct)
     return apply(Schema(), [AddColumn((), f) for f in struct.fields])
@@ -128,6 +132,21 @@ def test_wide_file_of_few_rows_has_no_dictionaries(
 
     chunk = pq.read_metadata(file.path).row_group(0).column(0)
     assert chunk.has_dictionary_page == has_dictionaries
+
+
+def test_file_counts_what_waits_in_its_rest_by_path(tmp_path: Path) -> None:
+    (made,) = with_own(plan(Schema(), RecordShape()), [REST]).changes
+    schema = apply(schema_of("a: long"), [made])
+    batches: list[list[dict[str, Any]]] = [
+        [{"a": 1, "_rest": [("n", "1"), ("n type", "long"), ("m[0].k", "2")]}, {"a": 2, "_rest": None}],
+        [{"a": 3, "_rest": [("n", "1"), ("m[1].k", "2")]}],
+    ]
+
+    (file,) = written(tmp_path, schema, batches)
+    assert file.waiting == {"n": 2, "m[0].k": 1, "m[1].k": 1}
+    assert most_waiting(file.waiting, schema, MARK) == {"m.element.k": 2, "n": 2}
+    (without,) = written(tmp_path, schema_of("a: long"), [[{"a": 1}]])
+    assert without.waiting == {}
 
 
 def test_a_file_ends_at_its_size(tmp_path: Path) -> None:

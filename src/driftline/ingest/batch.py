@@ -53,7 +53,7 @@ from driftline.readers.envelopes.messages import envelope_note
 from driftline.readers.rejects import OriginOfRows
 from driftline.sources.files import Stamp, changed, fingerprint, hashed, path_fingerprint, version_fingerprint
 from driftline.sources.scan import BatchScan, Observed, Source
-from driftline.sql.lost import waiting
+from driftline.sql.lost import most_waiting, waiting
 from driftline.write import RowTasks
 
 _NAMED = 5  # files that an error lists
@@ -498,13 +498,22 @@ def _late(planned: Planned) -> list[str]:
     return [hint] if hint else []
 
 
-def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
+def rest_of(
+    transaction: Transaction, planned: Planned, counted: Mapping[str, int] | None
+) -> Mapping[str, int | None]:
     """Count the values that went to the rest, by path.
 
     The batch is already committed: if the counts cannot be read, the paths come without them.
+
+    Args:
+        transaction: of the batch.
+        planned: the batch.
+        counted: the number of values by path in the rest, where tasks have counted them.
     """
     if not planned.plan.route.has_rest:
         return {}
+    if counted is not None:
+        return most_waiting(counted, planned.plan.schema, planned.settings.mark)
     with suppress(DriftlineError, PySparkException, Py4JError):
         rows = transaction.read_written()
         if rows is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from driftline.keys.settle import KeyCounts
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.replays import is_replay
 from driftline.sources.scan import BatchScan, Observed
-from driftline.write import BatchFolder, TaskResult, folder_of_batch
+from driftline.write import BatchFolder, TaskResult, WrittenFile, folder_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,6 +67,17 @@ class Written:
     def diverged(self) -> bool:
         """True if a task met records that its plan does not cover, and stopped making rows."""
         return any(result.diverged for result in self.results or ())
+
+    @property
+    def waiting(self) -> Counter[str] | None:
+        """The number of values by path in the rest; None unless the tasks wrote the table's files."""
+        counts: Counter[str] = Counter()
+        for task in self.results or ():
+            if not isinstance(task.files, list) or not all(isinstance(f, WrittenFile) for f in task.files):
+                return None
+            for file in task.files:
+                counts.update(file.waiting)
+        return None if self.results is None else counts
 
 
 @dataclass(slots=True)
@@ -191,6 +203,7 @@ class BatchRun:
                 if speculated:
                     planned = self.confirm(planned, written)
                 prepared.planned = planned = self.settle(transaction, planned)
+                prepared.waiting = written.waiting
                 prepared.rejects = self.quarantine(planned, written)
             if planned.is_empty:
                 transaction.abandon()
@@ -383,10 +396,17 @@ class Prepared:
 
 @dataclass(slots=True, kw_only=True)
 class PreparedRows(Prepared):
-    """A batch with rows, which its transaction makes visible."""
+    """A batch with rows, which its transaction makes visible.
+
+    Attributes:
+        run: the attempt.
+        transaction: of the table.
+        waiting: the number of values by path in the rest, where tasks have counted them.
+    """
 
     run: BatchRun
     transaction: Transaction
+    waiting: Mapping[str, int] | None = None
 
     @contextmanager
     def abandoned_on_error(self) -> Iterator[None]:
@@ -470,8 +490,8 @@ class PreparedRows(Prepared):
         transaction.upkeep()
         if self.rejects is not None:
             self.rejects.transaction.upkeep()
-        # The counts of the rest are read from the files, or the tasks of every source would report them.
-        ended = outcome(planned, written, self.quarantined, snapshot, rest_of(transaction, planned))
+        rest = rest_of(transaction, planned, self.waiting)
+        ended = outcome(planned, written, self.quarantined, snapshot, rest)
         files, size = transaction.written
         return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
 

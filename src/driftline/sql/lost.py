@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
@@ -229,6 +230,21 @@ def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[WaitingValues, 
     counted = parts.groupBy("path").agg(F.expr("sum(n) as n"), F.expr("min(sample) as sample"))
     most = counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()  # one row a path
     return tuple(WaitingValues(row["path"], row["n"], row["sample"]) for row in most)
+
+
+def most_waiting(counts: Mapping[str, int], schema: Schema, mark: str) -> dict[str, int]:
+    """The numbers of values that wait by field, as `waiting` finds them.
+
+    Args:
+        counts: by path in the rest.
+        schema: of the table.
+        mark: the prefix of docs of evolved columns.
+    """
+    fields, numbers = Fields([schema.struct], mark), Counter[str]()
+    for path, number in counts.items():
+        numbers[spelled_field(fields.path(steps(path)))] += number
+    most = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+    return dict(most[:MOST])
 
 
 def _counted(fields: Fields, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

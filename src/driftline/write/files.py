@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from driftline.convert.declared import entries_of
 from driftline.convert.types import file_schema
+from driftline.core.planning.own_columns import is_type_key, rest_column
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.runtime.disk import NEW, delete_file, local, sync
@@ -348,6 +351,7 @@ class WrittenFile:
         size: bytes.
         split_offsets: the offsets of its row groups.
         partition: the value of each partition key.
+        waiting: the number of values in the rest, by their path there.
     """
 
     path: str
@@ -356,6 +360,7 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     metrics: FileMetrics = field(default_factory=FileMetrics)
     partition: Partition = ()
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +416,8 @@ class _Writer:
     def __init__(self, file: NewFile, plan: FilePlan) -> None:
         self._new, self._file, self._plan = file, file.stream, plan
         self._collector = MetricsCollector(plan.schema.struct, plan.modes)
+        self._rest = rest_column(plan.schema.struct)
+        self._waiting: Counter[str] = Counter()
         self._schema = file_schema(plan.schema.struct)
         self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
@@ -458,7 +465,8 @@ class _Writer:
             self._file.close()
         footer = self._writer.writer.metadata
         offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
-        return WrittenFile(self._new.path, size, footer.num_rows, offsets, self._collector.result(footer))
+        metrics = self._collector.result(footer)
+        return WrittenFile(self._new.path, size, footer.num_rows, offsets, metrics, waiting=self._waiting)
 
     def abandon(self) -> None:
         """Close and delete the unfinished file: an open file takes space even when deleted."""
@@ -476,10 +484,22 @@ class _Writer:
             table = pa.Table.from_batches(self._gathered)
             if table.schema != self._schema:
                 table = table.cast(self._schema)
+            if self._rest is not None:
+                # Counted here, as to read the files again for it takes longer than to write a small one.
+                self._waiting.update(_waiting_in(table[self._rest.name]))
             with self._new.explaining():
                 self._writer = self._writer or self._opened(len(table))
                 self._writer.write_table(table, row_group_size=max(1, len(table)))
             self._gathered, self._bytes = [], 0
+
+
+def _waiting_in(rest: pa.ChunkedArray) -> dict[str, int]:
+    """Count the values in a column of the rest by path."""
+    counts: Counter[str] = Counter()
+    for chunk in rest.chunks:
+        paths, numbers = pc.value_counts(entries_of(chunk).flatten().field(0)).flatten()
+        counts.update(dict(zip(paths.to_pylist(), numbers.to_pylist(), strict=True)))
+    return {path: number for path, number in counts.items() if not is_type_key(path)}
 
 
 def _start(group: Any) -> int:

@@ -442,24 +442,24 @@ def decide_field(
 def _of_one_scalar(
     target: Target, observed: FieldShape, field_settings: FieldSettings, policy: Policy, context: Context
 ) -> FieldDecision | None:
-    """Plan a field whose values all have one scalar type, which its only column has too.
+    """Plan a field whose values all have one scalar type, which its only column has too, or that has no room.
 
     Most fields of a wide table are such, so this is `decide_field` without the steps that do nothing for
     them. Returns None for other fields.
     """
     facet, path = observed.scalar, target.data_path
     waits = target.never or target.must_wait or (target.may_wait and field_settings.new_fields == "hold")
-    if (
-        facet is None
-        or waits
-        or not isinstance(policy, preserve.Preserve)
-        or (path, facet) in context.refused
-    ):
+    if facet is None or waits or not isinstance(policy, preserve.Preserve):
         return None
     profile, type_ = observed.facets[facet], facet.base
     assert isinstance(type_, Primitive)
     if type_ in _NOT_PLAIN or type_ in context.settings.as_text:
         return None
+    shape = observed.bare()
+    if (path, facet) in context.refused:
+        if target.types or context.settings.beyond != "rest":
+            return None
+        return FieldDecision((), shape, field_settings, policy, to_rest=frozenset({facet}))
     new: tuple[tuple[Type, Reason], ...] = ()
     if not target.types:
         new = ((type_, _reason(preserve.FIRST_SIGHT, preserve.FIRST_SEEN, path, profile)),)
@@ -467,7 +467,6 @@ def _of_one_scalar(
         facet, facet, profile, field_settings.epoch_unit or "ms"
     ):
         return None
-    shape = observed.bare()
     shape.facets[facet] = profile
     return FieldDecision(
         target.types,

@@ -464,8 +464,15 @@ def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Co
 
 
 def _of_one_column(field: _Field, new: Sequence[Field]) -> _Routed | None:
-    """Route a field of one scalar type to its only column, which has that type; None for other fields."""
+    """Route a field of one scalar type to its only column, which has that type, or one without a column.
+
+    Returns None for other fields.
+    """
     decision, columns = field.decision, [*field.known, *new]
+    if not columns and not decision.values:
+        texts = decision.settings.texts
+        waits = FieldRoute(field.key, decision.shape, (), to_rest=decision.to_rest, texts=texts)
+        return _Routed(decision, waits, ())
     facet = decision.shape.scalar
     if facet is None or len(columns) != 1 or decision.values or decision.to_rest:
         return None
