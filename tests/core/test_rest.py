@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from core.random_steps import Change, Json, Promote, Typed
 from core.table_in_memory import TableInMemory
 from driftline.convert import Converter, arrow_schema
+from driftline.convert.arrow_values import ArrowRecords
 from driftline.convert.promoter import Chosen, Plans, Promoter, Selection, parts_of
+from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
 from driftline.core.history.batch_properties import MOST, REST_SINCE, first_seen, rest_since
@@ -24,7 +27,9 @@ from driftline.core.planning.own_columns import REST, rest_column, type_key
 from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import to_json, type_text
 from driftline.core.schema.types import (
+    BOOLEAN,
     DATE,
+    DOUBLE,
     LONG,
     STRING,
     Field,
@@ -33,6 +38,7 @@ from driftline.core.schema.types import (
     Primitive,
     Schema,
     Struct,
+    Type,
     leaves,
     peel,
 )
@@ -40,6 +46,7 @@ from driftline.core.settings.fields import field_settings
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import Number
 from driftline.core.values import parse as parse_record
+from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.operations.promote import SelectedValues, plans, seen_in
@@ -294,6 +301,42 @@ def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
     ]
     table.take(Promote(None))
     assert [rows[REST.name][0].as_py() for rows in table.rows] == [None, None]
+
+
+def test_typed_scalars_without_room_wait_together_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns: dict[str, tuple[Type, list[Any]]] = {
+        "id": (LONG, [1, 2, 3]),
+        "n": (LONG, [None, -5, 2**62]),
+        "m": (LONG, [7, None, None]),
+        "d": (DOUBLE, [1.0, float("nan"), -0.0]),
+        "t": (STRING, ['"', "", None]),
+        "u": (STRING, ["x" * 20_000, "ü", "\n"]),
+        "b": (BOOLEAN, [True, None, False]),
+        "a.b": (DATE, [date(2024, 1, 2), None, None]),
+        "y": (Primitive("binary"), [b"\xff", None, b""]),
+    }
+    struct = Struct(tuple(Field(key, type_) for key, (type_, _) in columns.items()))
+    arrays = [pa.array(values, arrow_type(type_)) for type_, values in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    observer = ArrowObserver(struct, expect(Schema(), TableSettings()), "f")
+    observer.feed(batch)
+    planned = plan(Schema(), observer.result().shape, TableSettings(max_columns=1))
+    calls, together = [], ArrowRecords.scalar_texts
+
+    def rows() -> pa.RecordBatch:
+        converter = Converter(planned.schema.struct, planned.route, TableSettings())
+        return converter.of_arrow(batch, struct, json=False)
+
+    def counted(records: ArrowRecords, types: Mapping[str, Primitive]) -> Mapping[str, list[str | None]]:
+        calls.append(set(types))
+        return together(records, types)
+
+    monkeypatch.setattr(ArrowRecords, "scalar_texts", counted)
+    quick = rows()
+    assert calls == [columns.keys() - {"id"}]
+    monkeypatch.setattr(ArrowRecords, "scalar", lambda *_: None)
+    assert quick.equals(rows())
+    assert [dict(row)["d"] for row in quick.column("_rest").to_pylist()] == ["1", '"NaN"', "-0.0"]
 
 
 def test_an_empty_key_waits_and_never_gets_a_column() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import accumulate
@@ -39,7 +39,7 @@ from driftline.convert.leaves import (
     variants_of,
     wrapped,
 )
-from driftline.convert.rest import element_at, json_text, json_values, lost_by_value, places_of
+from driftline.convert.rest import element_at, json_text, json_values, lost_by_value, places_of, scalar_texts
 from driftline.convert.types import arrow_type
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
@@ -134,6 +134,7 @@ def _among(array: pa.Array, before: int, total: int) -> pa.Array:
 
 
 _NUMBERS = (LONG, DOUBLE)
+_LARGE = 16 * 1024  # bytes of an array that gains nothing beside others: 100,000 below it are 1.6 GB
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,31 @@ class ArrowRecords:
         for field, array in zip(self.struct.fields, self.arrays, strict=True):
             by_key.setdefault(field.name, []).append((field.type, array))
         return by_key
+
+    def scalar(self, key: str) -> Primitive | None:
+        """The type of a field's values, if all are scalars of one type."""
+        columns = self._by_key.get(key, ())
+        type_ = columns[0][0] if len(columns) == 1 else None
+        return type_ if isinstance(type_, Primitive) else None
+
+    def scalar_texts(self, types: Mapping[str, Primitive]) -> Mapping[str, list[str | None]]:
+        """The JSON texts of scalar fields, by key: those of one type are converted together.
+
+        Args:
+            types: of the fields.
+        """
+        alike: dict[tuple[Primitive, pa.DataType, str], list[str]] = {}
+        for key, type_ in types.items():
+            array = self._by_key[key][0][1]
+            # Arrow's texts of one array end at 2 GiB.
+            alone = key if array.nbytes > _LARGE else ""
+            alike.setdefault((type_, array.type, alone), []).append(key)
+        out: dict[str, list[str | None]] = {}
+        for (type_, _, _), keys in alike.items():
+            texts = scalar_texts(pa.concat_arrays([self._by_key[key][0][1] for key in keys]), type_)
+            starts = range(0, len(texts), self.count or 1)
+            out |= {key: texts[at : at + self.count] for key, at in zip(keys, starts, strict=True)}
+        return out
 
     def followed_by(self, groups_behind: Sequence[ArrowRecords]) -> ArrowRecords:
         """Append the records of each group; a key that occurs in several of their structs occurs again."""

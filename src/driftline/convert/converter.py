@@ -533,7 +533,10 @@ class Converter:
     def _rows(self, records: Records, drifted: Mapping[Path, DriftedValues] | None = None) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
         collector = None if column is None else Collector.of(records.count, self.settings.fields)
-        arrays = columns_of(self.struct, self.route, records, (), collector)
+        route = self.route
+        if collector is not None and isinstance(records, ArrowRecords) and records.count:
+            route = _with_scalars_aside(route, records, collector)
+        arrays = columns_of(self.struct, route, records, (), collector)
         if drifted:
             dates = self.settings.dates
             drifted_records = {
@@ -545,6 +548,26 @@ class Converter:
             # Last, when all columns have said what they lack.
             arrays[self.struct.fields.index(column)] = collector.entries.array()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _with_scalars_aside(route: RecordRoute, records: ArrowRecords, collector: Collector) -> RecordRoute:
+    """Send the scalar fields without a column to the rest together; returns the route of the others."""
+    # One by one, each costs a dozen calls of Arrow, and a wide file has tens of thousands of them.
+    waiting: dict[str, Primitive] = {}
+    others: list[FieldRoute] = []
+    for field in route.fields:
+        whole = bool(field.to_rest) and not (field.columns or field.elsewhere)
+        if whole and (type_ := records.scalar(field.key)) is not None:
+            waiting[field.key] = type_
+        else:
+            others.append(field)
+    # The entries of a row stand in the order of the fields.
+    if not waiting or any(field.has_rest for field in others):
+        return route
+    texts = records.scalar_texts(waiting)
+    for key, type_ in waiting.items():
+        collector.add_scalars(key, texts[key], type_)
+    return RecordRoute(tuple(others))
 
 
 def _restored(fields: bytes) -> Converter:

@@ -96,6 +96,14 @@ class Collector:
         else:
             self.entries.add(spot.row, element(spot.path, text.places), text.text, text.type)
 
+    def add_scalars(self, key: str, texts: Iterable[str | None], type_: Type) -> None:
+        """Add the typed scalars of a field, one of each row or None; the records here are the rows."""
+        path = step("", key)
+        path_of_type, name = type_key(path), type_text(type_)
+        for row, text in zip(self.entries.rows, texts, strict=True):
+            if text is not None:
+                row[path], row[path_of_type] = text, name
+
     def rows(self, numbers: Numbers) -> Collector:
         """Return a collector for some of the records, by number."""
         return replace(self, spot=lambda number: self.spot(int(numbers[number])))
@@ -323,6 +331,20 @@ def _leaves(array: pa.Array, type_: Primitive, points: bool) -> list[Any]:
     if type_.name in ("binary", "fixed"):
         return [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()]
     return [None if v is None else str(v) for v in array.to_pylist()]
+
+
+def scalar_texts(array: pa.Array, type_: Primitive) -> list[str | None]:
+    """Write each value as exact JSON text; None for null.
+
+    >>> from driftline.core.schema.types import DOUBLE
+    >>> scalar_texts(pa.array([1.5, None, float("nan")]), DOUBLE)
+    ['1.5', None, '"NaN"']
+    """
+    if type_.name in _NUMBERS:
+        texts = convert(array, type_, STRING).to_pylist()
+        return [f'"{text}"' if text in _NO_NUMBERS else text for text in texts]
+    values, no_settings = json_values(array, type_), FieldSettings()
+    return [None if value is None else json_text(value, no_settings) for value in values]
 
 
 def _text(raw: bytes) -> str | msgspec.Raw:
