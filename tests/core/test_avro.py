@@ -451,6 +451,18 @@ def test_broken_block_is_named_by_ingest_and_verify(tmp_path: Path, codec: str) 
         list(read_columns(str(file), "avro"))
 
 
+def test_value_of_no_branch_of_its_union_has_a_cause_in_words(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.avro", ["null", "string"], "abc", codec="null")
+    file.write_bytes(file.read_bytes().replace(b"\x02\x06abc", b"\x0a\x06abc"))
+
+    (reader,) = avro_readers([str(file)])
+    words = r"a\.avro: cannot be read: its values are not what its schema says\n"
+    with pytest.raises(DataError, match=words):
+        list(reader.rows(0))
+    with pytest.raises(DataError, match=words):
+        list(read_columns(str(file), "avro"))
+
+
 @pytest.mark.parametrize("wrong", [b'"inx"', b'"i t"', b"12345", b"[[1]]"])
 def test_a_schema_that_does_not_parse_is_named(tmp_path: Path, wrong: bytes) -> None:
     file = written(tmp_path / "a.avro", "int", 1)

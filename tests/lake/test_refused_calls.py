@@ -74,6 +74,7 @@ table.ingest({"id": 1}, hints={"id": "lnog"}) | did you mean long
 table.ingest({"id": 1}, format="json") | format='json' is only for files
 table.ingest({"id": 1}, json_column="id") | json_column is only for Spark DataFrames
 table.ingest(here / "file", json_column="id") | json_column is only for Spark DataFrames
+table.ingest({"id": 1}, metadata=True) | there is no metadata 'true': name some of file
 table.ingest({"id": 1}, settings=3) | settings is an int
 table.ingest({"id": 1}, settings={3: "x"}) | settings is a dict
 table.ingest({"id": 1}, dry_run="yes") | dry_run is a str

@@ -270,7 +270,7 @@ class Table(Shown):
         reading = StreamOptions(
             format, json_column, strings, max_files, topics, notify, list_every, changed_files
         )
-        kept, on_batch = given_settings(settings, options), _noticed(on_change, on_batch)
+        kept, on_batch = given_settings(settings, _without_switch(options)), _noticed(on_change, on_batch)
         return capture(self.lake.format, data, reading, CaptureRequest(
             self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from, checks,
         ))  # fmt: skip
@@ -592,10 +592,7 @@ def given_settings(settings: Mapping[str, Any] | None, arguments: SettingArgumen
 
     One that is None is not given.
     """
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if _is_switch(arguments):
-        del given["metadata"]
-    return {**(settings or {}), **given}
+    return {**(settings or {}), **{name: value for name, value in arguments.items() if value is not None}}
 
 
 def _is_switch(arguments: Mapping[str, object]) -> bool:
@@ -603,6 +600,11 @@ def _is_switch(arguments: Mapping[str, object]) -> bool:
     # `metadata` means `_source` in every command, and `kafka_metadata` switches `_kafka` on. The switch
     # alone did so in earlier versions of captures, whose scripts go on.
     return arguments.get("metadata") is True
+
+
+def _without_switch(arguments: SettingArguments) -> SettingArguments:
+    """The settings of a capture whose ``metadata`` may be that switch."""
+    return {**arguments, "metadata": None} if _is_switch(arguments) else arguments  # type: ignore[typeddict-item]
 
 
 def _not_installed(package: str) -> SetupError:

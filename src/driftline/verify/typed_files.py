@@ -59,6 +59,10 @@ def _typed(path: str) -> Iterator[IO[bytes]]:
     with opened(path) as file:
         try:
             yield file
+        except LookupError as error:
+            raise DataError(
+                f"{path}: cannot be read: its values are not what its schema says", WHOLE
+            ) from error
         except _BROKEN as error:
             raise DataError(f"{path}: cannot be read: {str(error) or type(error).__name__}", WHOLE) from error
 

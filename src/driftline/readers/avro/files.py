@@ -493,4 +493,7 @@ def _parsed(text: bytes, unknown: set[str]) -> Any:
 
 
 def _said(error: BaseException) -> str:
+    # Of a list or a dict of fastavro's, such as the branches of a union: no words of theirs help a person.
+    if isinstance(error, LookupError | TypeError):
+        return "its values are not what its schema says"
     return str(error) or type(error).__name__
