@@ -28,7 +28,7 @@ from driftline.verify.csv import (
 from driftline.verify.json_texts import (
     BEGINNING,
     MalformedText,
-    Texts,
+    TextBlock,
     is_of_objects,
     line_texts,
     listed,
@@ -184,7 +184,7 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
                 yield _read(part, SourcePlace(part.file, start, line), raw)
 
 
-def texts(part: FilePart) -> Iterator[tuple[int, Texts]]:
+def texts(part: FilePart) -> Iterator[tuple[int, TextBlock]]:
     """The texts of a part of JSON, with the byte of the file that their lines are counted from."""
     with opened(part.file) as file:
         if part.end is None:

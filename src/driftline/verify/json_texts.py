@@ -41,7 +41,7 @@ class Text(NamedTuple):
     raw: bytes
 
 
-class Texts(NamedTuple):
+class TextBlock(NamedTuple):
     """Texts that should be records, as `Text` has one, and the numbers of their first lines."""
 
     lines: Sequence[int]
@@ -140,7 +140,7 @@ def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
         yield line, size
 
 
-def line_texts(file: IO[bytes], longest: int, size: int | None = None) -> Iterator[Texts]:
+def line_texts(file: IO[bytes], longest: int, size: int | None = None) -> Iterator[TextBlock]:
     """The lines from the file's present position that are not blank, counted from 1, many at a time.
 
     Args:
@@ -153,7 +153,7 @@ def line_texts(file: IO[bytes], longest: int, size: int | None = None) -> Iterat
         raws = [line[: longest + 1] if len(line) > longest else line.strip(_BLANK) for line in every_line]
         if not all(raws):
             numbers, raws = [*compress(numbers, raws)], [*filter(None, raws)]
-        yield Texts(numbers, raws)
+        yield TextBlock(numbers, raws)
 
 
 def _cut_in_lines(file: IO[bytes], longest: int, size: int | None) -> Iterator[list[bytes]]:
@@ -180,7 +180,7 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
     return chain.from_iterable(map(Text, *texts) for texts in texts_of(file, longest))
 
 
-def texts_of(file: IO[bytes], longest: int) -> Iterator[Texts]:
+def texts_of(file: IO[bytes], longest: int) -> Iterator[TextBlock]:
     """The texts of a file of lines, or of a document.
 
     Only its beginning, some lines and one record, of at most ``longest`` bytes, are buffered.
@@ -200,8 +200,8 @@ def texts_of(file: IO[bytes], longest: int) -> Iterator[Texts]:
     return line_texts(stream, longest)
 
 
-def _singly(texts: Iterable[Text]) -> Iterator[Texts]:
-    return (Texts([text.line], [text.raw]) for text in texts)
+def _singly(texts: Iterable[Text]) -> Iterator[TextBlock]:
+    return (TextBlock([text.line], [text.raw]) for text in texts)
 
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:
