@@ -172,8 +172,8 @@ class Guard:
         return False
 
 
-def _same(given: str, known: str) -> bool:
-    return bool(known) and secrets.compare_digest(given.encode(), known.encode())
+def _same(sent: str, token: str) -> bool:
+    return bool(token) and secrets.compare_digest(sent.encode(), token.encode())
 
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:

@@ -158,18 +158,18 @@ def line_texts(file: IO[bytes], longest: int, size: int | None = None) -> Iterat
 
 def _cut_in_lines(file: IO[bytes], longest: int, size: int | None) -> Iterator[list[bytes]]:
     """The lines without their line feeds; of one that is too long, at least a byte more."""
-    rest, left = b"", size
-    while data := file.read(_BLOCK if left is None else min(left, _BLOCK)):
-        left = None if left is None else left - len(data)
+    tail, remaining = b"", size
+    while data := file.read(_BLOCK if remaining is None else min(remaining, _BLOCK)):
+        remaining = None if remaining is None else remaining - len(data)
         head, *others = data.split(b"\n")
-        rest = (rest + head)[: longest + 1]
+        tail = (tail + head)[: longest + 1]
         if others:
-            yield [rest, *others[:-1]]
-            rest = others[-1]
-    if rest:
+            yield [tail, *others[:-1]]
+            tail = others[-1]
+    if tail:
         if size is not None:  # the last line may go on behind
-            rest += next((line.removesuffix(b"\n") for line, _ in lines(file, longest)), b"")
-        yield [rest]
+            tail += next((line.removesuffix(b"\n") for line, _ in lines(file, longest)), b"")
+        yield [tail]
 
 
 # Documents ----------------------------------------------------------------------------------------------

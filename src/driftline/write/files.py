@@ -493,10 +493,10 @@ class _Writer:
             self._gathered, self._bytes = [], 0
 
 
-def _waiting_in(rest: pa.ChunkedArray) -> dict[str, int]:
-    """Count the values in a column of the rest by path."""
+def _waiting_in(column: pa.ChunkedArray) -> dict[str, int]:
+    """Count the values in a column of the rest, by path."""
     counts: Counter[str] = Counter()
-    for chunk in rest.chunks:
+    for chunk in column.chunks:
         paths, numbers = pc.value_counts(entries_of(chunk).flatten().field(0)).flatten()
         counts.update(dict(zip(paths.to_pylist(), numbers.to_pylist(), strict=True)))
     return {path: number for path, number in counts.items() if not is_type_key(path)}
