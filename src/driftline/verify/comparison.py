@@ -16,6 +16,7 @@ from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.schema.schema_json import from_json
+from driftline.runtime.daemon import lighten_worker
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.csv import cells
 from driftline.verify.files import Read, SourcePlace
@@ -206,7 +207,7 @@ class Comparison:
 
     def keyed_records(self, reads: Iterable[Read]) -> Iterator[_Keyed]:
         """The source's records by the key under which they meet rows; rejects by their text."""
-        allow_depth()
+        begin_task()
         for r in reads:
             if r.record is None:
                 yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason, None)
@@ -222,13 +223,13 @@ class Comparison:
 
     def keyed_rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
         """The table's rows by the same key."""
-        allow_depth()
+        begin_task()
         for row in stored:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
     def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[int, Any]]:
         """The records without a row and the rows left over, by kind, group by group; then the totals."""
-        allow_depth()
+        begin_task()
         records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
             places: dict[tuple[bytes, bool], list[SourcePlace]] = {}
@@ -334,7 +335,7 @@ class Comparison:
 
     def keyed_raw(self, quarantined: Iterable[tuple[bytes, bool]]) -> Iterator[tuple[bytes, Copies]]:
         """Quarantined texts by their fingerprint, to be counted; flagged are those of expectations."""
-        allow_depth()
+        begin_task()
         return ((self.fingerprint(raw), Copies(1, int(unmet))) for raw, unmet in quarantined)
 
 
@@ -349,6 +350,7 @@ def _forget(value: Any, path: Sequence[str]) -> None:
         _forget(value.get(path[0]), path[1:])
 
 
-def allow_depth() -> None:
-    """Raise Python's recursion limit to the depth of records."""
+def begin_task() -> None:
+    """Raise Python's recursion limit to the depth of records, and have a worker's task end sooner."""
+    lighten_worker()
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))

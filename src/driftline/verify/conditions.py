@@ -23,7 +23,7 @@ from driftline.core.settings.condition import (
     OneOf,
     paths_of,
 )
-from driftline.verify.comparison import allow_depth
+from driftline.verify.comparison import begin_task
 from driftline.verify.files import Read
 from driftline.verify.matching_key import Meeting, TableColumn, TableStruct
 from driftline.verify.moments import FarMoment, Moment, micros, moment
@@ -210,7 +210,7 @@ class ExpectedRecords:
 
     def judged(self, meeting: Meeting, reads: Iterable[Read]) -> Iterator[Read]:
         """The records, each with the first expectation that it does not meet."""
-        allow_depth()
+        begin_task()
         readers = [
             (expectation.name, ConditionReader.of(expectation.condition, meeting.record, meeting.settings))
             for expectation in self.expectations

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.core.support import gc_paused
 from driftline.verify.matching_key import TableColumn, TableStruct
 from driftline.verify.moments import moment
 from driftline.verify.values import number, reads_back
@@ -270,6 +271,7 @@ class ExpectedRows:
         self._record = _RecordFields(record, shapes, {tuple(path) for path in left_out})
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._record.type)
 
+    @gc_paused()
     def of_lines(self, lines: Sequence[bytes]) -> Fingerprinted:
         """The fingerprints of the rows that are expected of these lines, one record each."""
         doubts = _DoubtfulLines(lines, strictly=self._has_copies)

@@ -20,7 +20,7 @@ from driftline.core.schema.definition import POSITION, UNAVAILABLE
 from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.row_key import RowKey
 from driftline.errors import DataError
-from driftline.verify.comparison import TEXTS, Comparison, allow_depth
+from driftline.verify.comparison import TEXTS, Comparison, begin_task
 from driftline.verify.conditions import (
     NUMBER,
     NUMBERS,
@@ -267,7 +267,7 @@ class KeyedFold:
 
     def changes(self, reads: Iterable[Read]) -> Iterator[SourceChange]:
         """The source's records as changes, in the order in which they come."""
-        allow_depth()
+        begin_task()
         reader = self._reader()
         message, first = None, 0
         for number, read in enumerate(reads):
@@ -353,7 +353,7 @@ class KeyedFold:
 
     def rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
         """The table's rows by key."""
-        allow_depth()
+        begin_task()
         reader = self._reader()
         for row in stored:
             key = reader.key_of_row(row)
@@ -361,7 +361,7 @@ class KeyedFold:
 
     def folded(self, keyed: Iterable[_Keyed]) -> Iterator[FoldTally]:
         """Compare the latest change of each key with the key's rows."""
-        allow_depth()
+        begin_task()
         tally, floor = FoldTally(), self._floor()
         for _, group in groupby(keyed, lambda x: x[0][:2]):
             stored: list[bytes] = []

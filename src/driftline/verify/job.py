@@ -37,7 +37,7 @@ from driftline.verify.comparison import (
     TOTALS,
     Comparison,
     Terms,
-    allow_depth,
+    begin_task,
     lost_lists,
 )
 from driftline.verify.conditions import ExpectedRecords
@@ -459,7 +459,7 @@ def _messages(
 
 
 def _read(task: Sequence[FilePart]) -> Iterator[Read]:
-    allow_depth()
+    begin_task()
     return chain.from_iterable(map(read, task))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from driftline.verify.comparison import Comparison, Terms, allow_depth
+from driftline.verify.comparison import Comparison, Terms, begin_task
 from driftline.verify.expected import PRESENCE, WIDTH, ColumnShape, ExpectedRows, copies_in, fingerprints
 from driftline.verify.files import FilePart, Read, read, texts
 from driftline.verify.frames import FrameRows, SparkTasks
@@ -147,7 +147,7 @@ class Fingerprinter:
 
     @cached_property
     def _comparison(self) -> Comparison:
-        allow_depth()
+        begin_task()
         return Comparison.by(self.terms)
 
     @cached_property
@@ -192,14 +192,14 @@ class Fingerprinter:
 
     def of_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The pieces of rows, by bucket, as rows."""
-        allow_depth()
+        begin_task()
         for batch in batches:
             for bucket, (_, keys, _) in scattered(ROW, self._keys(batch), b"", self.buckets):
                 yield _piece(bucket, keys)
 
     def equal_rows(self, fingerprints: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows' fingerprints that are among these, and how many others there are."""
-        allow_depth()
+        begin_task()
         for batch in batches:
             keys = np.frombuffer(self._keys(batch), _KEY)
             equal = keys[np.isin(keys, np.frombuffer(fingerprints, _KEY))]
@@ -209,7 +209,7 @@ class Fingerprinter:
         self, keys: bytes, others: bool, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """The rows that have one of these fingerprints, or the ``others``."""
-        allow_depth()
+        begin_task()
         for batch in batches:
             mask = np.isin(np.frombuffer(self._keys(batch), _KEY), np.frombuffer(keys, _KEY), invert=others)
             yield batch.filter(pa.array(mask))
@@ -310,10 +310,11 @@ def _piece_of_rows(row: Any) -> tuple[int, Piece]:
 
 
 def _met(pieces: Iterable[Piece]) -> Iterator[Unmatched | None]:
+    begin_task()
     result = unmatched(pieces)
     yield result if max(result.missing, len(result.alone) // WIDTH) <= _MOST else None
 
 
 def _read_again(task: tuple[FilePart, set[int]]) -> Iterator[Read]:
-    allow_depth()
+    begin_task()
     return read(*task)
