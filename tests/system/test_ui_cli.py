@@ -1,10 +1,15 @@
-"""`driftline ui` as a process, and its pages in a real browser."""
+"""`driftline ui` as a process, and its pages in a real browser.
 
+`DRIFTLINE_PICTURES=docs/images` makes the picture of its docs anew.
+"""
+
+import os
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -94,7 +99,7 @@ def assert_accessible(browser, width: int) -> None:
 
 
 def test_who_sees_the_drift_settles_it_with_a_look_and_takes_it_back_on_a_phone_too(
-    writable: str, browser
+    writable: str, browser, tmp_path
 ) -> None:
     def press(name: str) -> None:
         button = f"//button[normalize-space()='{name}']"
@@ -122,6 +127,9 @@ def test_who_sees_the_drift_settles_it_with_a_look_and_takes_it_back_on_a_phone_
     press("Dry run of a resolve")
     assert f"driftline resolve {T} total --as long" in body(browser)
     assert "1 value would not convert: n/a" in body(browser)
+    look(browser, 900, 900)
+    picture = Path(os.environ.get("DRIFTLINE_PICTURES", tmp_path), "ui-resolve.png")
+    assert browser.find_element(By.TAG_NAME, "main").screenshot(str(picture))
     press("Resolve")
     assert "1 value kept in total_string: n/a" in body(browser)
     browser.refresh()  # sends nothing again
