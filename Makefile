@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -174,6 +174,9 @@ bench-cdc: $(INSTALLED) ## Debezium's messages into a table with a key, next to 
 
 bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how long it takes, next to Iceberg's expire_snapshots
 	@$(PY) bench/upkeep.py $(ARGS)
+
+bench-many: $(INSTALLED) ## webhooks into 58 tables next to one, small batches into 60 next to bare commits (ARGS="--size 1e9 --rounds 1")
+	@$(PY) bench/many.py $(ARGS)
 
 bench-expect: $(INSTALLED) ## five expectations of a million events, with them and without in turns, next to Spark's SQL (ARGS="--records 200000")
 	@$(PY) bench/expect.py $(ARGS)

@@ -1,0 +1,103 @@
+"""One stream into many tables: webhooks by their event next to one table, and small batches next to bare commits.
+
+    make bench-many                                   65 MB of webhooks, 5,000 records over 60 tables
+    make bench-many ARGS="--size 1e9 --rounds 1"      a larger one
+
+The best of the rounds, in turns, in a warm session. Each round has tables of its own; `again` is a further batch for them.
+CPU is of all processes. A bare commit loads a table, appends a file that is there, sets a property, and no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import data
+import psutil
+from measure import cpu
+
+from driftline import Lake
+from driftline.runtime.threads import at_once
+
+WEBHOOKS = Path(os.environ.get("BENCH_WEBHOOKS", "webhooks.jsonl"))
+RECORDS, TABLES, COMMITS = 5_000, 60, 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--webhooks", type=Path, default=WEBHOOKS)
+    parser.add_argument("--size", type=float, default=65e6, help="bytes of webhooks")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    if not args.webhooks.is_file():
+        parser.error(f"no webhooks: there is no file {args.webhooks} (--webhooks FILE, or BENCH_WEBHOOKS)")
+    best: dict[str, tuple[float, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="many-") as tmp:
+        webhooks = data.repeated(Path(tmp, "webhooks"), args.webhooks, int(args.size))
+        small = [_records(Path(tmp, f"{number}.jsonl"), number) for number in range(2)]
+        lake = Lake.open(Path(tmp, "lake"))
+        lake.fan_out("warm.{event}").ingest(args.webhooks)
+        for number in range(args.rounds):
+            for name, work in _jobs(lake, f"r{number}", webhooks.files, small).items():
+                took = _timed(work)
+                best[name] = min(best.get(name, took), took)
+    print(f"{webhooks.title}: {webhooks.records:,} records, {webhooks.size / 1e6:,.0f} MB")
+    for name, (seconds, used) in best.items():
+        print(f"{name:36} {seconds:7.2f} s {used:7.2f} s of CPU")
+    for many, other in (("many tables", "one table"), ("60 tables, again", "60 bare commits")):
+        ratios = [f"{ours / theirs:.2f}" for ours, theirs in zip(best[many], best[other], strict=True)]
+        print(f"{many} to {other}: {' of the time, '.join(ratios)} of the CPU")
+
+
+def _jobs(
+    lake: Lake, namespace: str, webhooks: list[Path], small: list[Path]
+) -> dict[str, Callable[[], object]]:
+    tables, one = lake.fan_out(f"{namespace}.{{event}}"), lake.table(f"{namespace}_one.hooks")
+    kinds = lake.fan_out(f"{namespace}_small.{{kind}}")
+    names = [f"{namespace}_small.k{number}" for number in range(TABLES)]
+    return {
+        "one table": lambda: one.ingest(webhooks),
+        "many tables": lambda: tables.ingest(webhooks),
+        "one table, again": lambda: one.ingest(webhooks, again=True),
+        "many tables, again": lambda: tables.ingest(webhooks, again=True),
+        "60 tables": lambda: kinds.ingest(small[0]),
+        "60 tables, again": lambda: kinds.ingest(small[1]),
+        "60 bare commits": lambda: at_once(lake.spark, lambda name: _append(lake, name), names, COMMITS),
+    }
+
+
+def _records(file: Path, batch: int) -> Path:
+    """5,000 records of 60 kinds, of which each has fields of its own."""
+    kinds = (number % TABLES for number in range(RECORDS))
+    records = ({"kind": f"k{kind}", "batch": batch, f"of_{kind}": kind, "text": "x" * kind} for kind in kinds)
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return file
+
+
+def _append(lake: Lake, name: str) -> None:
+    java: Any = lake.table(name).format.handle.java()
+    transaction = java.newTransaction()
+    file = java.currentSnapshot().addedDataFiles(java.io()).iterator().next()
+    transaction.newAppend().appendFile(file).commit()
+    transaction.updateProperties().set("bench", "1").commit()
+    transaction.commitTransaction()
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    """The seconds, and the CPU seconds of all processes, that some work takes."""
+    tree = psutil.Process()
+    start, used = time.perf_counter(), cpu(tree)
+    work()
+    return time.perf_counter() - start, cpu(tree) - used
+
+
+if __name__ == "__main__":
+    main()
