@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from core.test_envelopes import LSN, change, checked, read, row_key
-from driftline.readers.envelopes.connect_schema import RULES, WrongValue, of_schema
+from driftline.readers.envelopes.connect_schema import RULES, WrongValue, decimal_text, of_schema
 from driftline.verify.envelopes import Unreadable, decoded
 from driftline.verify.json_texts import parse
 
@@ -340,6 +340,9 @@ def test_both_implementations_agree() -> None:
         text = b64encode(raw).decode()
         mine = as_json(of_schema(json.dumps(schema).encode())(Raw(json.dumps(text).encode())))
         assert Decimal(mine) == Decimal(decoded(text, schema))
+        # With its sign in many more bytes, a number takes the way of large ones.
+        many = int.from_bytes(raw, "big", signed=True).to_bytes(60, "big", signed=True)
+        assert decimal_text(raw, scale) == decimal_text(many, scale)
 
 
 def test_both_implementations_agree_on_what_fits() -> None:

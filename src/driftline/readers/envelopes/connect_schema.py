@@ -44,6 +44,9 @@ class WrongValue(ValueError):
 # Leaves -------------------------------------------------------------------------------------------------
 
 
+_FEW = 38  # digits, or bytes
+
+
 def decimal_text(unscaled: bytes, scale: int) -> bytes:
     """The number of a decimal: its digits as a whole number, with so many behind the point.
 
@@ -52,7 +55,11 @@ def decimal_text(unscaled: bytes, scale: int) -> bytes:
     >>> decimal_text(bytes([1]), -3)
     b'1000'
     """
-    sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
+    whole = int.from_bytes(unscaled, "big", signed=True)
+    if 0 < scale <= _FEW and len(unscaled) <= _FEW:  # as nearly all are
+        text = str(abs(whole)).zfill(scale + 1)
+        return f"{'-' * (whole < 0)}{text[:-scale]}.{text[-scale:]}".encode()
+    sign, digits, _ = Decimal(whole).as_tuple()
     try:
         number = Decimal((sign, digits, -scale))
     except InvalidOperation:

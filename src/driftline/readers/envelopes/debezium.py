@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import md5
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
@@ -315,7 +315,8 @@ def read_debezium(
         NotReadable: no change can be read of it. What is no object raises msgspec's errors.
     """
     if isinstance(text, bytes) and (inside := _inside(text)) is not None:
-        return _read(text, inside.message, terms, inside.key, inside.schema)
+        message, key, schema = inside
+        return _read(text, message, terms, key, schema)
     try:
         message = _decode(text)
     except ValidationError as error:
@@ -325,10 +326,7 @@ def read_debezium(
     return _read(text, message, terms, key, schema)
 
 
-class _Change(NamedTuple):
-    message: DebeziumMessage
-    key: Raw
-    schema: bytes | None
+_Change: TypeAlias = "tuple[DebeziumMessage, Raw, bytes | None]"  # with the message's key, and its schema
 
 
 def _inside(text: bytes) -> _Change | None:
@@ -340,7 +338,7 @@ def _inside(text: bytes) -> _Change | None:
                 dumped = _decode_dumped_with_schema(text)
                 return _beside_schema(dumped.value, dumped.key)
             plain_dump = _decode_dumped(text)
-            return None if plain_dump.value.op is None else _Change(plain_dump.value, plain_dump.key, None)
+            return None if plain_dump.value.op is None else (plain_dump.value, plain_dump.key, None)
         if text.startswith((b'{"schema"', b'{"payload"')):
             return _beside_schema(_decode_with_schema(text), _NULL)
     except ValidationError:
@@ -352,7 +350,7 @@ def _beside_schema(value: MessageWithSchema, key: Raw) -> _Change | None:
     if value.payload.op is None:
         return None
     key = key if is_null(value.message_key) else value.message_key
-    return _Change(value.payload, key, None if is_null(value.schema) else bytes(value.schema))
+    return value.payload, key, None if is_null(value.schema) else bytes(value.schema)
 
 
 def _read(
@@ -474,13 +472,16 @@ def _no_row(name: str, message: DebeziumMessage) -> str:
 
 def _position(message: DebeziumMessage, terms: EnvelopeTerms) -> str | None:
     source = message.source
+    place = None if source is None else position(source)
+    if place is not None:
+        return place
     if source is None or source.connector is None:
         without = "no `source` that says where the change stood"
     else:
         without = (
             f"none in its `source`, of connector {source.connector!r}, by which changes could be ordered"
         )
-    return positioned(None if source is None else position(source), terms, without)
+    return positioned(None, terms, without)
 
 
 _OPERATIONS = ("c", "u", "r", "d", None)
