@@ -109,12 +109,12 @@ def answering(*script: str | Path, env: Mapping[str, str] | None = None) -> Iter
 
 
 @contextmanager
-def commands(**more: str) -> Iterator[Commands]:
-    """A process of driftline's commands, with ``more`` in its environment."""
+def commands(before: str = "", **more: str) -> Iterator[Commands]:
+    """A process of driftline's commands, with ``more`` in its environment, which runs the Python of ``before`` first."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
     usual = {"DRIFTLINE_DRIVER_MEMORY": "1g"}
     with (
         TemporaryFile("a+") as errors,
-        closing(Commands(["-c", COMMANDS], {**env, **usual, **more}, errors)) as process,
+        closing(Commands(["-c", before + COMMANDS], {**env, **usual, **more}, errors)) as process,
     ):
         yield process

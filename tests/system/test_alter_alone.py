@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,19 +73,21 @@ def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
     ).exists()  # Iceberg's Java; a DuckLake needs none
 
 
-# Runs a command where there is no Spark.
-WITHOUT = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Commands]:
+    """A process of commands in which there is neither Spark nor Java."""
+    with commands("import sys; sys.modules['pyspark'] = None", JAVA_HOME="/nowhere") as process:
+        yield process
 
 
-def test_verify_of_little_starts_no_java(lake: Path) -> None:
+def test_verify_of_little_starts_no_java(lake: Path, alone: Commands) -> None:
     if find_spec("duckdb_extension_iceberg") is None:
         lacking("DuckDB's extension for Iceberg", "pip install 'driftline[duckdb]'")
     (lake / "other.jsonl").write_text(RECORDS.replace("Bo", "Bob") + '{"id": 3, "n": "x"}\n{"id": 4')
     (lake / "same.csv").write_text("id,n\n1,1\n2,\n")
-    argv = ("-c", WITHOUT, "verify", "--table", T)
 
     def verify(*arguments: str) -> Done:
-        return call(lake, *argv, *arguments, JAVA_HOME=str(lake / "none"))
+        return alone.run(lake, "verify", "--table", T, *arguments)
 
     assert verify("in.jsonl") == Done(0, f"nothing is missing  2 records: 2 in {T}\n", "")
     lost = verify("other.jsonl", "--exactly", "--json")
@@ -96,19 +98,18 @@ def test_verify_of_little_starts_no_java(lake: Path) -> None:
     assert verify("same.csv").out.startswith("2 of 2 records not found  0 in s.t\n")
 
 
-def test_clean_starts_no_java(lake: Path) -> None:
-    without = WITHOUT
+def test_clean_starts_no_java(lake: Path, alone: Commands) -> None:
     has_iceberg = (lake / "lake" / "catalog.db").exists()
     data = lake / "lake" / ("s/t/data" if has_iceberg else "data/s/t")
     before = set(data.rglob("*.parquet"))
     orphan = data / f"{'a' * 32}-00000-0-00001.parquet"
     orphan.write_bytes(b"nothing")
-    argv = ("-c", without, "clean", "--older-than", "0")
+    argv = ("clean", "--older-than", "0")
 
-    young = call(lake, "-c", without, "clean", JAVA_HOME=str(lake / "none"))
-    listed = call(lake, *argv, "--dry-run", "--json", JAVA_HOME=str(lake / "none"))
+    young = alone.run(lake, "clean")
+    listed = alone.run(lake, *argv, "--dry-run", "--json")
     assert orphan.exists()
-    done = call(lake, *argv, JAVA_HOME=str(lake / "none"))
+    done = alone.run(lake, *argv)
 
     assert young == Done(0, "0 files deleted, 0 bytes\n", "")
     assert (listed.code, listed.err) == (0, "")
@@ -150,13 +151,19 @@ def test_python_starts_no_spark_either(lake: Path) -> None:
     assert {"by_python", "by_value"} < set(columns(lake))
 
 
-def test_what_it_says_of_mistakes(lake: Path) -> None:
+@pytest.fixture(scope="module")
+def without_spark() -> Iterator[Commands]:
+    """A process of commands of which none has started Spark."""
     with commands() as process:
-        unread = process.run(lake, "alter", f"ALTER TABLE {T} FROB x")
-        unknown = process.run(lake, *alter("DROP COLUMN whoo"))
-        absent = process.run(lake, "alter", "ALTER TABLE s.other DROP COLUMN n")
-        moved = process.run(lake, *alter("RENAME TO away.t"))
-        skipped = process.run(lake, "alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n")
+        yield process
+
+
+def test_what_it_says_of_mistakes(lake: Path, without_spark: Commands) -> None:
+    unread = without_spark.run(lake, "alter", f"ALTER TABLE {T} FROB x")
+    unknown = without_spark.run(lake, *alter("DROP COLUMN whoo"))
+    absent = without_spark.run(lake, "alter", "ALTER TABLE s.other DROP COLUMN n")
+    moved = without_spark.run(lake, *alter("RENAME TO away.t"))
+    skipped = without_spark.run(lake, "alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n")
 
     assert unread.code == 2
     assert "FROB" in unread.err
