@@ -1,6 +1,8 @@
 """A process of driftline's commands, and Debian's Chromium, without a window."""
 
 from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -59,3 +61,11 @@ def look(browser, width: int, height: int, *, dark: bool = False) -> None:
     features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
     media = [{"name": name, "value": value} for name, value in features.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+
+
+def by_axe(browser, **options: object) -> dict[str, Any]:
+    """The findings of axe on the present page, by its ``options``."""
+    browser.execute_script(files("axe_core_python").joinpath("axe.min.js").read_text())
+    script = "axe.run(document, arguments[0]).then(arguments[1])"
+    found: dict[str, Any] = browser.execute_async_script(script, options)
+    return found

@@ -3,7 +3,6 @@
 import base64
 import re
 from dataclasses import replace
-from importlib.resources import files
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -15,8 +14,8 @@ from driftline.report.page import INDEX, page, pages
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
+from system.conftest import by_axe
 
-AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
 DAY = 86_400_000  # milliseconds
 
 
@@ -186,8 +185,7 @@ def test_axe_finds_nothing(show, folder, name, width):
         # At once: the page draws its rows anew when it has its width.
         browser.execute_script("document.querySelector('.row').click()")
         browser.execute_script("document.querySelectorAll('.numbers').forEach((one) => one.open = true)")
-    browser.execute_script(AXE)
-    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    found = by_axe(browser)
     assert found["violations"] == [], [
         (one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]
     ]

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from html import unescape
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -15,7 +14,7 @@ import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from system.conftest import look
+from system.conftest import by_axe, look
 from system.docs_session import ROOT
 
 # What people search for, and a page that they should find.
@@ -28,7 +27,6 @@ SEARCHED = {
 # Pages that have, together, all that pages are made of; axe takes a quarter of an hour for all of them.
 KINDS = ("index", "tutorial", "commands", "python", "operate", "performance", "api", "settings", "notebook")
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
 WIDER = """
 return [document.documentElement, ...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
     .filter(place => place.scrollWidth > place.clientWidth + 1).map(place => place.innerText.slice(0, 80))
@@ -144,7 +142,5 @@ def test_axe_finds_no_violation_of_wcag_aa(site: Path, browser, dark: bool) -> N
         assert browser.execute_script("return document.body.dataset.mdColorScheme") == (
             "slate" if dark else "default"
         )
-        browser.execute_script(AXE)
-        script = "axe.run({runOnly: arguments[0]}).then(arguments[1])"
-        violations = browser.execute_async_script(script, WCAG_AA)["violations"]
+        violations = by_axe(browser, runOnly=WCAG_AA)["violations"]
         assert violations == [], (path.name, [(v["id"], v["nodes"][0]["html"]) for v in violations])

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,10 +15,9 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from answering import Commands
-from system.conftest import look
+from system.conftest import by_axe, look
 
 pytestmark = pytest.mark.nightly
-AXE = files("axe_core_python").joinpath("axe.min.js").read_text()
 T = "shop.orders"
 DRIFTED = f"{'2' * 120}.jsonl"  # no page is wider than a phone for a long name
 
@@ -91,8 +89,7 @@ def assert_accessible(browser, width: int) -> None:
     """The page is no wider than the window, and axe finds nothing."""
     page = browser.current_url
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
-    browser.execute_script(AXE)
-    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    found = by_axe(browser)
     assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]] == [], (
         page
     )
