@@ -115,9 +115,10 @@ house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
 # Lint takes one core: beside it the other makes what tests need. At the end tests of one process each run beside each other.
+# UNTIL is the time, in seconds since 1970, from which no nightly test begins.
 check: $(INSTALLED) ## lint, then all tests, and those on other Sparks: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
-	@$(SUITE) $(ARGS)
+	@$(SUITE) $(if $(UNTIL),--until $(UNTIL)) $(ARGS)
 	@$(MAKE) --no-print-directory sparks
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster $(SPARKS:%=test-spark-%)
 

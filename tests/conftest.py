@@ -1,6 +1,7 @@
 """Fixtures that all tests share, and markers by the tests' folders."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests/lake runs over DuckLake what is the same in each format",
     )
     parser.addoption(
+        "--until",
+        type=float,
+        help="the time, in seconds since 1970, from which no nightly test begins any more: each is skipped, and named",
+    )
+    parser.addoption(
         "--in-catalog", choices=sorted(CATALOGS), help="Iceberg alone in tests/lake: attached to this catalog"
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until and item.get_closest_marker("nightly"):
+        pytest.skip(f"no time was left for {item.nodeid}")
 
 
 def pytest_report_header() -> str:

@@ -258,11 +258,14 @@ def _limited(
         for facet, profile in field.facets.items()
         if facet.dim == dim and not profile.ragged and _fits(facet.base, base)
     }
-    return replace(
-        field,
-        facets=facets,
+    return FieldShape(
+        field.location,
+        facets,
         empty_lists=min(field.empty_lists, dim),
         empty_record=field.empty_record and isinstance(base, Struct | Map) and not dim,
+        missing=field.missing,
+        absent=field.absent,
+        comment=field.comment,
     )
 
 
