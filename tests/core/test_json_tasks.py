@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from core.shapes import schema
+from core.table_in_memory import by_whole_columns, plain_rows
 from core.tasks import observe_splits, run
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
@@ -205,3 +207,28 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     accepted, rejects = task.observe([run_of(line)])
     assert rejects is None
     assert sum(len(places) for _, places in task.convert(accepted)) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "record", "row"),
+    [
+        ("a: long, a_string@a: string", b'{"a": -0}', {"a": 0, "a_string": "-0"}),
+        ("a: double, a_string@a: string", b'{"a":-0 }', {"a": 0.0, "a_string": "-0"}),
+        ("l: long[1], l_array_string@l: string[1]", b'{"l": [7,-0]}', {"l": [7, 0], "l_array_string": ["7", "-0"]}),
+        ("s: {a: long, a_string@a: string}", b'{"s": {"a":-0}}', {"s": {"a": 0, "a_string": "-0"}}),
+        ("a: long, a_string@a: string", b'{"a": 0, "t": "b: -0,"}', {"a": 0, "a_string": "0", "t": "b: -0,"}),
+        ("a: long", b'{"a": -0}', {"a": 0}),
+    ],
+)  # fmt: skip
+def test_negative_zero_keeps_its_sign_in_a_column_of_texts(
+    columns: str, record: bytes, row: dict[str, Any]
+) -> None:
+    table, settings = schema(columns + (", t: string" if b'"t"' in record else "")), TableSettings()
+    known = expect(table, settings)
+    observer = JsonObserver(known, settings)
+    observer.feed([record], "f", 1)
+    observation = observer.result()
+    planned = plan(table, observation.shape, settings)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), observation)
+
+    assert by_whole_columns(rows, [record], plain_rows) == [row]

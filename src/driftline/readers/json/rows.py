@@ -56,6 +56,7 @@ from driftline.readers.json.usual import (
     ValuelessKeys,
     drifting_keys,
     limited,
+    spells_integers,
     usual_struct,
     valueless_keys,
 )
@@ -68,6 +69,9 @@ _OBJECT, _NULL = b"{n"
 # U+20000 on it makes other characters.
 _BACKSLASH, _ESCAPE = b"\\", rb"\u"
 _MISREAD = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
+# Python finds the first ten times as fast, as it begins with fixed bytes; a longer string may have it, too.
+# In quotes it is the number that a resolved field reads.
+_ENDS_AS_ZERO, _NEGATIVE_ZERO = re.compile(rb'-0"?[,}\]\s]'), re.compile(rb'[:,\[\s]"?-0"?[,}\]\s]')
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
 Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each with the path that it stands at
@@ -77,10 +81,15 @@ class Unparsed(Exception):
     """The parser refuses the lines, or would read them differently than one by one."""
 
 
-def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
+def parsed(lines: Sequence[bytes], struct: Struct, *, spells_integers: bool = False) -> pa.RecordBatch:
     """Parse the records among the lines into the fields of ``struct``. Raises Unparsed.
 
     If a record repeats a key, the last value counts.
+
+    Args:
+        lines: JSON objects.
+        struct: the fields, with their types.
+        spells_integers: the text of whole numbers is kept, too. That of -0 is no text of a long.
     """
     # arrow-rs' reader takes two thirds of pyarrow's CPU on narrow records, and a third to a quarter on 3,000
     # to 10,000 columns. It alters some escaped surrogates, and a NUL crashes the process.
@@ -91,6 +100,8 @@ def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
     text = b"\n".join(lines)
     # Python finds one byte ten times as fast as two.
     if b"\0" in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD.search(text)):
+        raise Unparsed
+    if spells_integers and _ENDS_AS_ZERO.search(text) and _NEGATIVE_ZERO.search(text):
         raise Unparsed
     try:
         batches = [
@@ -235,6 +246,7 @@ class JsonRows:
         planned: the shape that the plan was made for.
         check: refuses records.
         before: the shape already observed, which need not be observed again.
+        spells_integers: a text column takes whole numbers.
     """
 
     converter: Converter
@@ -246,6 +258,7 @@ class JsonRows:
     settings: TableSettings
     check: AdmissionCheck | None = None
     before: RecordShape = field(default_factory=RecordShape)
+    spells_integers: bool = False
 
     def __reduce__(self) -> Any:
         # As one text: Spark's own pickler asks Python about each object.
@@ -268,7 +281,18 @@ class JsonRows:
         usual, valueless = usual_struct(route), valueless_keys([route])
         drifting = drifting_keys(planned, usual, valueless, route, settings.fields)
         converter = Converter(struct, route, settings)
-        return cls(converter, usual, valueless, drifting, expected, planned, settings, terms.check)
+        spells = spells_integers([route])
+        return cls(
+            converter,
+            usual,
+            valueless,
+            drifting,
+            expected,
+            planned,
+            settings,
+            terms.check,
+            spells_integers=spells,
+        )
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """Return a copy for lines of which the first have the shape ``first``."""
@@ -306,7 +330,7 @@ class JsonRows:
             yield from self._single(lines, records.places)
             return
         try:
-            batch = parsed(records.texts, self.usual)
+            batch = parsed(records.texts, self.usual, spells_integers=self.spells_integers)
         except Unparsed:
             # By halves: the parser does not say which line it refuses, and most are refused for one.
             if count <= _FEW:

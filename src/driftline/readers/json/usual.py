@@ -63,6 +63,18 @@ def valueless_keys(routes: Sequence[RecordRoute]) -> ValuelessKeys:
     return valueless
 
 
+def spells_integers(routes: Sequence[RecordRoute]) -> bool:
+    """True if a text column takes whole numbers, at any depth."""
+    columns = [column for route in routes for field in route.fields for column in field.columns]
+    while columns:
+        if any(c.facet.base == STRING and any(f.base == LONG for f in c.takes) for c in columns):
+            return True
+        inside = [field for c in columns if c.record is not None for field in c.record.fields]
+        inside += [c.value for c in columns if c.value is not None]
+        columns = [column for field in inside for column in field.columns]
+    return False
+
+
 def _is_valueless(key: str, keys: ValuelessKeys) -> bool:
     return keys.get(key, _NONE) is None
 
