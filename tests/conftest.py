@@ -15,7 +15,7 @@ from servers.fixtures import cluster, google, kafka, lakehouse, rest, s3  # noqa
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
 # Machines are of any speed, and busy: nothing fails by the clock.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", UNHURRIED, derandomize=True)
+settings.register_profile("same", UNHURRIED, derandomize=True, max_examples=50)
 settings.register_profile("fuzz", UNHURRIED)
 settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
 

@@ -319,12 +319,21 @@ def _packages(module: str) -> Iterator[str]:
         yield module
 
 
-def functions() -> Iterator[tuple[str, Function]]:
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree: each figure asks for them, and a walk through the package takes a second."""
+    return tuple(ast.walk(tree))
+
+
+@cache
+def functions() -> tuple[tuple[str, Function], ...]:
     """Every function and method, with its module."""
-    for module, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, Function):
-                yield module, node
+    return tuple(
+        (module, node)
+        for module, tree in modules().items()
+        for node in nodes(tree)
+        if isinstance(node, Function)
+    )
 
 
 def long() -> list[str]:
@@ -346,7 +355,7 @@ def branching(place: str = "") -> list[str]:
         f"{module}.{node.name} has {branches} branches"
         for module, node in functions()
         if module.startswith(place)
-        and (branches := sum(isinstance(inner, _BRANCHES) for inner in ast.walk(node))) > BRANCHES
+        and (branches := sum(isinstance(inner, _BRANCHES) for inner in nodes(node))) > BRANCHES
     ]
 
 
@@ -425,7 +434,7 @@ def shared_class_names() -> list[str]:
     """Class names that stand for two classes or more."""
     bearers: dict[str, list[str]] = defaultdict(list)
     for module, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 bearers[node.name].append(module)
     return [f"{name}: {', '.join(sorted(by))}" for name, by in sorted(bearers.items()) if len(by) > 1]
@@ -436,7 +445,7 @@ def import_lines() -> int:
     return sum(
         (node.end_lineno or node.lineno) - node.lineno + 1
         for tree in modules().values()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     )
 
@@ -474,7 +483,7 @@ def vague_locals() -> tuple[list[str], int]:
 
 
 def _locals(function: Function) -> Iterator[str]:
-    for node in ast.walk(function):
+    for node in nodes(function):
         if isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -485,7 +494,7 @@ def interrogative_docstrings() -> tuple[list[str], int]:
     """Docstrings that begin with What, Whether, Where or How, also in benchmarks and tests; and the number of all."""
     interrogative, count = [], 0
     for module, tree in (*modules().items(), *_beside()):
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, Function | ast.ClassDef | ast.Module) and (doc := ast.get_docstring(node)):
                 count += 1
                 if doc.startswith(("What", "Whether", "Where", "How")):
@@ -516,11 +525,11 @@ _CHANGING = frozenset(
 
 def _changed_globals(tree: ast.Module) -> Iterator[str]:
     globals_ = {name for node in tree.body for name in _assigned(node)}
-    for function in ast.walk(tree):
+    for function in nodes(tree):
         if not isinstance(function, Function):
             continue
         own = {*_locals(function)}
-        for node in ast.walk(function):
+        for node in nodes(function):
             if isinstance(node, ast.Global):
                 yield from node.names
             elif (name := _changed_container(node)) in globals_ - own:

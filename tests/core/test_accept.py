@@ -117,7 +117,7 @@ POLICIES = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(first=BATCHES, second=BATCHES, given_settings=POLICIES)
 @example(  # an object of nothing but null is none that a list would have to take
     [b"{}"],
@@ -144,7 +144,7 @@ def test_what_is_accepted_is_accepted_each_time(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(batch=BATCHES, cut=st.integers(0, 6), rewrite=st.booleans())
 def test_where_batches_are_cut_is_nothing_to_widen(batch: list[bytes], cut: int, rewrite: bool) -> None:
     """Records that are all accepted are so in one micro-batch or in two, and give the same columns.

@@ -56,7 +56,7 @@ def test_a_key_that_is_set_is_among_them_though_it_changes_no_schema() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=5)
 @given(
     st.lists(st.lists(st.text(max_size=200), max_size=60) | st.text(max_size=2000), min_size=1, max_size=8)
 )

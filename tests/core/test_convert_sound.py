@@ -78,7 +78,7 @@ def planned_of(lines: list[bytes], schema: Schema, wanted: TableSettings) -> Pla
 
 @pytest.mark.slow
 @given(batches(), SCHEMAS, DATES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_rows_hold_their_records(lines: list[bytes], schema: Schema, dates: str) -> None:
     wanted = TableSettings(dates=dates)
     planned = planned_of(lines, schema, wanted)
@@ -119,7 +119,7 @@ TABLES = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(MIXED, min_size=1, max_size=4), TABLES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 def test_objects_without_values_decide_no_column(values: list[str], type_: Type | None) -> None:
     schema = Schema(Struct((Field("f", type_),)) if type_ else Struct())
     lines = [f'{{"f": {value}}}'.encode() for value in values]
@@ -228,7 +228,7 @@ def values_of(type_: Type) -> st.SearchStrategy[Any]:
 
 @pytest.mark.slow
 @given(st.data(), st.lists(COLUMN_TYPES, min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
     """Batches in which one field has another type each time, into one table."""
     table = Schema()
@@ -250,7 +250,7 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
 
 @pytest.mark.slow
 @given(batches(), DATES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: str) -> None:
     """Lines of the usual types, parsed by Arrow, give the rows that the same lines give one by one."""
     wanted = TableSettings(dates=dates)

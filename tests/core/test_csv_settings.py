@@ -755,7 +755,7 @@ def test_table_of_psql_has_types_by_the_printed_hints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=70)
 @given(st.text('a1"\\ \t,\n\r', max_size=24), st.sampled_from(["", "\\"]))
 def test_trimmed_cells_are_the_same_to_the_reader_of_the_check(text: str, escape: str) -> None:
     with TemporaryDirectory() as folder:

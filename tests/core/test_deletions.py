@@ -51,9 +51,9 @@ OF_NEW_FILES = {
 def deletions() -> Iterator[str]:
     """The calls outside the one place whose names are those of deletions, with their modules."""
     for module, tree in house.modules().items():
-        ours = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+        ours = {alias.name for node in house.nodes(tree) if isinstance(node, ast.ImportFrom) and node.module
                 and node.module.endswith(PLACE) for alias in node.names}  # fmt: skip
-        for node in ast.walk(tree) if module != PLACE else ():
+        for node in house.nodes(tree) if module != PLACE else ():
             if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", None))
@@ -72,7 +72,7 @@ def test_only_these_modules_delete_without_bounds() -> None:
     users = {
         module
         for module, tree in house.modules().items()
-        for node in ast.walk(tree)
+        for node in house.nodes(tree)
         if module != PLACE and isinstance(node, ast.Name) and node.id == "NEW"
     }
     anywhere = [

@@ -167,10 +167,10 @@ def test_hints_are_lines_of_toml() -> None:
 
 @pytest.mark.slow
 def test_an_object_of_very_many_keys_comes_in() -> None:
-    text = b'{"m": {%s}, "n": 1}' % b", ".join(b'"key %d": {"a": %d}' % (n, n) for n in range(100_000))
+    text = b'{"m": {%s}, "n": 1}' % b", ".join(b'"key %d": {"a": %d}' % (n, n) for n in range(20_000))
     observer = JsonObserver(expect(Schema(), MAPS["auto"]), MAPS["auto"])
     observer.feed([text], "f", 1)
     planned = plan(Schema(), observer.result().shape, MAPS["auto"])
     assert str(planned.schema.struct) == "struct<m: map<string, struct<a: long>>, n: long>"
     row = Converter(planned.schema.struct, planned.route, MAPS["auto"]).of_json([parse(text)])
-    assert len(row.column(0)[0]) == 100_000
+    assert len(row.column(0)[0]) == 20_000

@@ -77,7 +77,7 @@ def map_paths(struct: Struct, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 
 @pytest.mark.slow
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=3), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_is_lost_and_a_map_stays_a_map(batches: list[list[dict[str, Any]]]) -> None:
     schema = Schema()
     for records in batches:
@@ -99,7 +99,7 @@ KEYS_OF_DATA = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "0b9e3a52-2d1
     ),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_columns_are_the_same_in_any_batches(records: list[dict[str, Any]], random: Any) -> None:
     """Each key is surely data: the batches are one, one a record, or in another order. Scalars of one type: of several,
     a later one may fit a column that an earlier one made, in maps as elsewhere."""
@@ -131,7 +131,7 @@ HALVES = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @given(st.lists(st.lists(HALVES, min_size=1, max_size=3), min_size=1, max_size=3), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_words_and_data_together_lose_nothing(batches: list[list[dict[str, Any]]], later: bool) -> None:
     """Before or behind the batch that shows so many dates beside a name that they are a map."""
     many = [{"name": "x", **dict.fromkeys(DAYS[:15], 1)}, {"name": "y", **dict.fromkeys(DAYS[15:], 2)}]
@@ -165,7 +165,7 @@ def test_an_empty_key_of_a_record_is_nothing_beside_a_map_inside_it() -> None:
         st.fixed_dictionaries({}, optional={"m": WHOLE, "n": WHOLE, "plain": SCALARS}), min_size=1, max_size=6
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]]) -> None:
     """Into a table that has the columns, and into one that gets them."""
     lines = [json.dumps(record).encode() for record in records]
@@ -223,7 +223,7 @@ NO_WORDS = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "7", "8", "defaul
 
 
 @given(st.data(), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_resolve_makes_the_same_of_any_batches(data: Any, random: Any) -> None:
     """In one batch, in several, record by record, in two orders: the same maps once structs that turned out to be maps
     are folded into these."""

@@ -104,7 +104,7 @@ RECORDS = st.dictionaries(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=130)
 @given(st.data(), st.lists(RECORDS | st.none(), min_size=1, max_size=7))
 def test_any_order_and_any_batches_make_the_row_of_the_fold(
     data: st.DataObject, records: list[Record | None]

@@ -56,7 +56,7 @@ def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
     st.integers(1, 30),
 )
 @settings(
-    max_examples=300,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -227,7 +227,7 @@ COSTS = (json_lines._TO_BUILD, 0, 10**9)
 
 @pytest.mark.slow
 @given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from(COSTS), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 def test_decoding_sees_what_walking_sees(
     lines: list[bytes], schema: Schema, dates: str, cost: int, wide: bool
 ) -> None:
@@ -247,7 +247,7 @@ def test_decoding_sees_what_walking_sees(
 
 @pytest.mark.slow
 @given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from([*POLICIES]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 def test_a_column_that_was_not_seen_changes_no_plan(
     lines: list[bytes], schema: Schema, dates: str, policy: str
 ) -> None:
@@ -265,7 +265,7 @@ def test_a_column_that_was_not_seen_changes_no_plan(
 
 @pytest.mark.slow
 @given(st.data(), fields(), st.sampled_from(["on", "off", "instant"]), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=130, deadline=None)
 def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str, exact: bool) -> None:
     type_ = data.draw(st.none() | TYPES | TYPES.map(List) | TYPES.map(lambda t: Map(STRING, t)))
     inner = data.draw(st.sampled_from([type_, type_ and Struct((Field("a", type_, required=True),))]))

@@ -142,7 +142,7 @@ def _required(type_: Type) -> Type:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(tables(), st.lists(BATCH, min_size=1, max_size=3))
 def test_one_batch_after_the_other(table: Schema, batches: list[RecordShape]) -> None:
     for shape in batches:
@@ -196,7 +196,7 @@ SETTINGS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scalars(), scalars(), st.sampled_from(SETTINGS))
 def test_field_of_one_scalar_is_planned_as_every_other(
     first: RecordShape, second: RecordShape, of_table: TableSettings

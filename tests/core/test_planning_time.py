@@ -101,14 +101,12 @@ def test_planning_of_four_times_the_columns_takes_four_times_the_calls(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("records", KINDS)
-def test_planning_of_sixteen_thousand_columns_takes_sixteen_times_the_calls(
+def test_planning_of_sixteen_times_the_columns_takes_sixteen_times_the_calls(
     records: Callable[[int], Iterable[dict[str, Any]]],
 ) -> None:
-    few, more, many = (shape_of(records(count), Schema()) for count in (1_000, 4_000, 16_000))
+    few, many = (shape_of(records(count), Schema()) for count in (250, 4_000))
 
-    first = calls(lambda: plan(Schema(), few, WIDE))
-    assert calls(lambda: plan(Schema(), more, WIDE)) < 5 * first
-    assert calls(lambda: plan(Schema(), many, WIDE)) < 20 * first
+    assert calls(lambda: plan(Schema(), many, WIDE)) < 20 * calls(lambda: plan(Schema(), few, WIDE))
 
 
 def test_scalar_column_takes_few_calls() -> None:
