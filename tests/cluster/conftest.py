@@ -21,8 +21,13 @@ from servers.lakehouse import Lakehouse
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have tests with a Spark of their own begin first: later the session of the others has all cores of the cluster."""
-    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    """Have tests with a Spark of their own begin first: later the session of the others has all cores of the cluster.
+
+    Behind them comes what cleans a lake, which reads each table that is there.
+    """
+    items.sort(
+        key=lambda item: ("spark" in getattr(item, "fixturenames", ()), item.path.name != "test_store.py")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,7 @@ def test_what_is_no_record_goes_to_quarantine(lake: Lake, table_name: str, tmp_p
     proven(table, tmp_path)
 
 
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
 def test_nothing_but_malformed_lines(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     table.ingest(lines(tmp_path, "1.jsonl", {"a": 1}))
@@ -89,6 +90,7 @@ def test_nothing_but_malformed_lines(lake: Lake, table_name: str, tmp_path: Path
     proven(table, tmp_path)
 
 
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
 def test_a_dataframe(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     spark = lake.spark
@@ -98,6 +100,7 @@ def test_a_dataframe(lake: Lake, table_name: str) -> None:
     assert table.read().where("s.n is not null").count() == 1000
 
 
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
 def test_json_text_in_a_column(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     texts = [(json.dumps({"id": i if i % 3 else f"{i}"}),) for i in range(30)]
@@ -122,30 +125,29 @@ def test_other_formats(lake: Lake, table_name: str, tmp_path: Path, fmt: str) ->
     assert sorted(row.at for row in seconds) == [1772424306, 1772510706]
 
 
+SESSION = {
+    "spark.sql.session.timeZone": "Asia/Kolkata",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.storeAssignmentPolicy": "STRICT",
+}
+
+
 @contextmanager
-def session(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
-    spark.conf.set(key, value)
+def session(spark: SparkSession) -> Iterator[None]:
+    before = {key: spark.conf.get(key) for key in SESSION}
+    for key, value in SESSION.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(key, before)
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 @pytest.mark.parametrize("lake", ["rest"], indirect=True)
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("spark.sql.session.timeZone", "Asia/Kolkata"),
-        ("spark.sql.ansi.enabled", "false"),
-        ("spark.sql.caseSensitive", "true"),
-        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
-        ("spark.sql.storeAssignmentPolicy", "STRICT"),
-    ],
-)
-def test_settings_of_the_session_change_nothing(
-    lake: Lake, table_name: str, tmp_path: Path, key: str, value: str
-) -> None:
+def test_settings_of_the_session_change_nothing(lake: Lake, table_name: str, tmp_path: Path) -> None:
     one = {
         "id": 1,
         "Id": "twin",
@@ -159,7 +161,7 @@ def test_settings_of_the_session_change_nothing(
     usual, other = lake.table(table_name), lake.table(f"{table_name}_other")
     for file in files:
         usual.ingest(file)
-    with session(lake.spark, key, value):
+    with session(lake.spark):
         for file in files:
             other.ingest(file)
         proven(other, tmp_path)

@@ -23,6 +23,12 @@ def captured(table: Table, data: Any, checkpoint: Path, **options: Any) -> list[
     return batches
 
 
+# One catalog for each source: a batch of a capture commits as any other does, which test_batches tries on both.
+on_jdbc = pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+on_rest = pytest.mark.parametrize("lake", ["rest"], indirect=True)
+
+
+@on_rest
 def test_each_file_once_and_one_version_a_batch(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, folder, checkpoint = lake.table(table_name), tmp_path / "in", tmp_path / "checkpoint"
     lines(folder, "1.jsonl", *({"id": i, "at": "2026-03-02T04:05:06Z"} for i in range(500)))
@@ -42,6 +48,7 @@ def test_each_file_once_and_one_version_a_batch(lake: Lake, table_name: str, tmp
     proven(table, folder)
 
 
+@on_jdbc
 def test_kafka(lake: Lake, table_name: str, tmp_path: Path, kafka: Kafka) -> None:
     table, topic = lake.table(table_name), f"{lake.catalog}-{table_name}"
     plain = [json.dumps({"id": i, "item": {"n": i / 2}}).encode() for i in range(600)]
@@ -57,6 +64,7 @@ def test_kafka(lake: Lake, table_name: str, tmp_path: Path, kafka: Kafka) -> Non
     assert {"id_string", "item_array_long"} <= set(table.read().columns)
 
 
+@on_rest
 def test_two_captures_at_once(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     for side in ("a", "b"):
@@ -79,6 +87,7 @@ def test_two_captures_at_once(lake: Lake, table_name: str, tmp_path: Path) -> No
     proven(table, tmp_path / "b")
 
 
+@on_jdbc
 def test_any_streaming_dataframe(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, folder = lake.table(table_name), tmp_path / "in"
     for _ in range(3):

@@ -47,8 +47,18 @@ class Killed:
         return Reported(None)
 
 
-@pytest.mark.parametrize("whole_executor", [False, True], ids=["worker", "executor"])
-@pytest.mark.parametrize("layout", ["", "partitioned by (b)"], ids=["plain", "partitioned"])
+# Each catalog, layout and death with each of the others once: a new executor takes twenty seconds.
+@pytest.mark.parametrize(
+    ("lake", "layout", "whole_executor"),
+    [
+        ("jdbc", "", True),
+        ("jdbc", "partitioned by (b)", False),
+        ("rest", "", False),
+        ("rest", "partitioned by (b)", True),
+    ],
+    ids=["jdbc-plain-executor", "jdbc-partitioned-worker", "rest-plain-worker", "rest-partitioned-executor"],
+    indirect=["lake"],
+)
 def test_rows_of_a_killed_attempt_are_there_once(
     lake: Lake, table_name: str, tmp_path: Path, layout: str, whole_executor: bool
 ) -> None:
@@ -67,7 +77,12 @@ def test_rows_of_a_killed_attempt_are_there_once(
     assert files_of(table) == {bare(row[0]) for row in rows}
 
 
-@pytest.mark.parametrize("whole_executor", [False, True], ids=["worker", "executor"])
+@pytest.mark.parametrize(
+    ("lake", "whole_executor"),
+    [("jdbc", False), ("rest", True)],
+    ids=["worker", "executor"],
+    indirect=["lake"],
+)
 def test_changes_of_a_killed_attempt_wait_once(
     lake: Lake, table_name: str, tmp_path: Path, whole_executor: bool
 ) -> None:
