@@ -1,8 +1,12 @@
-"""driftline's command line, until it ends at its commit: `alter_dies.py WHO MOMENT ARGUMENTS…`.
+"""driftline's commands, one after the other, each of which ends at its commit: `alter_dies.py JSON`, a list of WHO, MOMENT and
+arguments. Code, output and errors of each come as a line of JSON, but for one that ends the process.
 
 WHO: `python` or `java` is killed, a `person` presses Ctrl-C; MOMENT: `before` or `after` the catalog has the commit.
 """
 
+import contextlib
+import io
+import json
 import os
 import signal
 import sys
@@ -15,8 +19,19 @@ from driftline.formats.iceberg import alteration as iceberg
 from driftline.runtime.bare_java import BareJava
 
 
-def main(who: str, moment: str, argv: list[str]) -> None:
+def ran(argv: list[str]) -> tuple[Any, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(argv)
+        except SystemExit as end:
+            return end.code, out.getvalue(), err.getvalue()
+    raise AssertionError("a command ends by its exit code")
+
+
+def main(deaths: list[tuple[str, str, list[str]]]) -> None:
     started: list[Any] = []
+    who = moment = ""
     start = BareJava.__init__
 
     def starting(self: BareJava, *args: Any) -> None:
@@ -25,7 +40,7 @@ def main(who: str, moment: str, argv: list[str]) -> None:
 
     def die() -> None:
         if who == "java":
-            started[0].kill()
+            started[-1].kill()
         else:
             os.kill(os.getpid(), signal.SIGKILL if who == "python" else signal.SIGINT)
 
@@ -43,8 +58,9 @@ def main(who: str, moment: str, argv: list[str]) -> None:
     BareJava.__init__ = starting  # type: ignore[method-assign]
     iceberg.replace_metadata = deadly(iceberg.replace_metadata)
     ducklake.DuckLakeDraft.commit = deadly(ducklake.DuckLakeDraft.commit)  # type: ignore[method-assign]
-    cli.main(argv)
+    for who, moment, argv in deaths:  # noqa: B007  the functions above read the names
+        print(json.dumps(ran(argv)), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(json.loads(sys.argv[1]))

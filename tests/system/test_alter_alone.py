@@ -19,14 +19,17 @@ from system.test_cli import call
 
 RECORDS = '{"id": 1, "who": {"name": "Ann"}, "n": 1}\n{"id": 2, "who": {"name": "Bo"}, "n": null}\n'
 T = "s.t"
-# Runs a command, and says which libraries it has loaded.
+# Runs commands, and says which libraries they have loaded.
 LOADED = """
 import json, sys
 from driftline.cli import main
-try:
-    main(sys.argv[1:])
-except SystemExit as end:
-    json.dump([end.code, *({"pyspark", "py4j", "numpy"} & set(sys.modules))], sys.stderr)
+codes = []
+for argv in json.loads(sys.argv[1]):
+    try:
+        main(argv)
+    except SystemExit as end:
+        codes.append(end.code)
+json.dump([codes, *({"pyspark", "py4j", "numpy"} & set(sys.modules))], sys.stderr)
 """
 
 
@@ -51,26 +54,27 @@ def alter(change: str, *flags: str) -> list[str]:
     return ["alter", f"ALTER TABLE {T} {change}", *flags]
 
 
+def has_java(lake: Path) -> bool:
+    """True of an Iceberg lake; a DuckLake is altered without Java."""
+    return (lake / "lake" / "catalog.db").exists()
+
+
 def columns(lake: Path) -> list[str]:
-    catalog = None if (lake / "lake" / "catalog.db").exists() else "duckdb"
+    catalog = None if has_java(lake) else "duckdb"
     table = Lake.open(lake / "lake", ducklake=catalog).table(T)
     return [field.name for field in table.state().schema.struct.fields]
 
 
-@pytest.mark.parametrize(
-    ("change", "report"),
-    [("ADD COLUMN alone int", "new alone int"), ("ALTER COLUMN id SET NOT NULL", "id is now required")],
-)
-def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
-    done = call(lake, "-c", LOADED, *alter(change))
+def test_it_loads_no_spark(lake: Path) -> None:
+    changes = ["ADD COLUMN alone int", "ALTER COLUMN id SET NOT NULL"]
 
-    code, *loaded = json.loads(done.err)
-    assert code == 0
-    assert done.out.endswith(f"\n  {report}\n")
+    done = call(lake, "-c", LOADED, json.dumps([alter(change) for change in changes]))
+
+    codes, *loaded = json.loads(done.err)
+    assert codes == [0, 0]
+    assert done.out.splitlines()[1::2] == ["  new alone int", "  id is now required"]
     assert "pyspark" not in loaded
-    assert ("py4j" in loaded) == (
-        lake / "lake" / "catalog.db"
-    ).exists()  # Iceberg's Java; a DuckLake needs none
+    assert ("py4j" in loaded) == has_java(lake)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +103,7 @@ def test_verify_of_little_starts_no_java(lake: Path, alone: Commands) -> None:
 
 
 def test_clean_starts_no_java(lake: Path, alone: Commands) -> None:
-    has_iceberg = (lake / "lake" / "catalog.db").exists()
-    data = lake / "lake" / ("s/t/data" if has_iceberg else "data/s/t")
+    data = lake / "lake" / ("s/t/data" if has_java(lake) else "data/s/t")
     before = set(data.rglob("*.parquet"))
     orphan = data / f"{'a' * 32}-00000-0-00001.parquet"
     orphan.write_bytes(b"nothing")
@@ -139,7 +142,7 @@ json.dump(out, sys.stdout)
 
 
 def test_python_starts_no_spark_either(lake: Path) -> None:
-    kind = "iceberg" if (lake / "lake" / "catalog.db").exists() else "ducklake"
+    kind = "iceberg" if has_java(lake) else "ducklake"
     done = call(lake, "-c", PYTHON, kind)
     assert done.code == 0, done.err
     table, message, verified, alone = json.loads(done.out)
@@ -223,31 +226,45 @@ def test_all_of_several_at_once_come_in(lake: Path) -> None:
     assert set(names) <= set(columns(lake))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
-def test_a_death_at_the_commit_leaves_the_table_as_it_was_or_as_it_was_to_be(
-    lake: Path, moment: str, landed: bool
-) -> None:
-    name, dies = f"d_{moment}", str(Path(__file__).with_name("alter_dies.py"))
-
-    died = call(lake, dies, "python", moment, *alter(f"ADD COLUMN {name} int"))
-
-    assert died.code == -signal.SIGKILL
-    assert (name in columns(lake)) == landed
-    next_one = call(lake, "-m", "driftline", *alter(f"ADD COLUMN {name}_next int"))
-    assert (next_one.code, next_one.err) == (0, "")
-    assert f"{name}_next" in columns(lake)
-
-
-@pytest.mark.nightly
-def test_a_java_that_dies_at_the_commit_is_one_sentence(lake: Path) -> None:
-    if not (lake / "lake" / "catalog.db").exists():
-        pytest.skip("a DuckLake is altered without Java")
+@pytest.fixture(scope="module")
+def dead(lake: Path) -> tuple[list[Done], list[int]]:
+    """The ends of commands at their commits, and the exit codes of the two processes in which they ran."""
     dies = str(Path(__file__).with_name("alter_dies.py"))
+    deaths = [
+        ("person", "before", alter("ADD COLUMN p_before int")),
+        ("person", "after", alter("ADD COLUMN p_after int")),
+        ("java", "before", alter("ADD COLUMN j int")),
+        ("python", "before", alter("ADD COLUMN d_before int")),
+        ("python", "after", alter("ADD COLUMN d_after int")),
+    ]
+    if not has_java(lake):
+        del deaths[2]
+    *first, last = deaths
+    ended = [call(lake, dies, json.dumps(some)) for some in (first, [last])]
+    assert ended[1].out == ended[1].err == ended[0].err == ""
+    told = [Done(*json.loads(line)) for line in ended[0].out.splitlines()]
+    return told, [each.code for each in ended]
 
-    died = call(lake, dies, "java", "before", *alter("ADD COLUMN j int"))
 
-    assert died == Done(
+@pytest.mark.nightly
+def test_a_death_at_the_commit_leaves_the_table_as_it_was_or_as_it_was_to_be(
+    lake: Path, dead: tuple[list[Done], list[int]], without_spark: Commands
+) -> None:
+    assert dead[1] == [-signal.SIGKILL] * 2
+    assert {"d_before", "d_after"} & set(columns(lake)) == {"d_after"}
+    next_one = without_spark.run(lake, *alter("ADD COLUMN d_next int"))
+    assert (next_one.code, next_one.err) == (0, "")
+    assert "d_next" in columns(lake)
+
+
+@pytest.mark.nightly
+def test_a_java_that_dies_at_the_commit_is_one_sentence(
+    lake: Path, dead: tuple[list[Done], list[int]]
+) -> None:
+    if not has_java(lake):
+        pytest.skip("a DuckLake is altered without Java")
+
+    assert dead[0][2] == Done(
         3,
         "",
         "error: Java, in which Iceberg runs, stopped unexpectedly\n"
@@ -257,12 +274,7 @@ def test_a_java_that_dies_at_the_commit_is_one_sentence(lake: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
-def test_ctrl_c_at_the_commit_leaves_the_table_whole(lake: Path, moment: str, landed: bool) -> None:
-    dies = str(Path(__file__).with_name("alter_dies.py"))
-
-    stopped = call(lake, dies, "person", moment, *alter(f"ADD COLUMN p_{moment} int"))
-
+def test_ctrl_c_at_the_commit_leaves_the_table_whole(lake: Path, dead: tuple[list[Done], list[int]]) -> None:
     said = f"stopped: `driftline history {T}` tells if the change took place\n"
-    assert stopped == Done(130, "", said)
-    assert (f"p_{moment}" in columns(lake)) == landed
+    assert dead[0][:2] == [Done(130, "", said)] * 2
+    assert {"p_before", "p_after"} & set(columns(lake)) == {"p_after"}
