@@ -43,7 +43,7 @@ class Answering:
     def ask(self, question: object) -> Any:
         """The answer. AssertionError, with what it printed, if it dies instead."""
         answer, code = self._asked(question)
-        assert answer, f"ended with {code}: {self._printed()}"
+        assert answer, f"ended with {code}: {self.printed()}"
         return json.loads(answer)
 
     def dies(self, question: object) -> int:
@@ -52,10 +52,21 @@ class Answering:
         assert code is not None, answer
         return code
 
+    @property
+    def pid(self) -> int:
+        """Its process id. AssertionError if it does not run."""
+        assert self._process is not None
+        return self._process.pid
+
     def close(self) -> None:
         """Waits for its end, if it runs."""
         if self._process is not None:
             self._process.communicate(timeout=SECONDS)
+
+    def printed(self) -> str:
+        """The end of what has come on the process's standard error."""
+        self._errors.seek(0)
+        return self._errors.read()[-3000:]
 
     def _asked(self, question: object) -> tuple[str, int | None]:
         """The answer, or the exit code."""
@@ -71,10 +82,6 @@ class Answering:
         self._process = None
         process.communicate(timeout=SECONDS)
         return "", process.returncode
-
-    def _printed(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()[-3000:]
 
 
 class Done(NamedTuple):
@@ -93,7 +100,7 @@ class Commands(Answering):
     def run(self, folder: Path, *argv: str) -> Done:
         """A command in a folder. Whatever is printed past it, by Java or a task, is an error."""
         done = Done(*self.ask([str(folder), argv]))
-        assert not self.silent or not self._printed(), self._printed()
+        assert not self.silent or not self.printed(), self.printed()
         return done
 
     def each(self, folder: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, Done]:
