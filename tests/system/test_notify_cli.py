@@ -1,11 +1,10 @@
 """`driftline capture --notify`, as a process: a tenth of the messages is lost, a tenth comes twice, and each record is
-there once.
+there once. A queue is asked by a capture that keeps running, a file of messages is read by three that end.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -18,18 +17,18 @@ from urllib.parse import quote_plus
 import pyarrow.parquet as pq
 import pytest
 
-from answering import Done, commands
+from answering import Commands, Done
 from servers.queue import Queue
 from servers.s3 import S3
 
 TOML = """
 [store.s3]
-endpoint = "${S3}"
+endpoint = "{s3.endpoint}"
 region = "us-east-1"
-access_key = "${KEY}"
-secret_key = "${SECRET}"
+access_key = "{s3.access_key}"
+secret_key = "{s3.secret_key}"
 """
-FIRST, ALL = 10, 50  # objects: those that are there before the capture, and in the end
+FIRST, ALL = 10, 30  # objects: those that are there before the capture, and in the end
 LOST = range(FIRST, ALL, 10)
 DOUBLED = range(FIRST + 5, ALL, 10)
 
@@ -53,15 +52,13 @@ def arriving(s3: S3, bucket: str) -> list[str]:
     return some
 
 
-def taken_meanwhile(
-    command: list[str], folder: Path, env: dict[str, str], begin: Callable[[], object]
-) -> list[int]:
+def taken_meanwhile(command: list[str], folder: Path, begin: Callable[[], object]) -> list[int]:
     """The number of records in each batch of a running capture, until all that messages name is in.
     ``begin``: what happens after its first batch.
     """
     running = subprocess.Popen(
         [sys.executable, "-m", "driftline", *command, "--every", "200ms", "--list-every", "1h"],
-        cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     timer = Timer(120, running.kill)
     timer.start()
@@ -80,15 +77,9 @@ def taken_meanwhile(
 
 
 @pytest.fixture(scope="module")
-def keys(s3: S3) -> dict[str, str]:
-    """The variables of the environment that the settings name."""
-    return {"S3": s3.endpoint, "KEY": s3.access_key, "SECRET": s3.secret_key}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, s3: S3) -> Path:
     folder = tmp_path_factory.mktemp("notify")
-    (folder / "driftline.toml").write_text(TOML)
+    (folder / "driftline.toml").write_text(TOML.format(s3=s3))
     return folder
 
 
@@ -103,41 +94,46 @@ def command(name: str, bucket: str, notify: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ran(s3: S3, keys: dict[str, str], folder: Path, queue: Queue) -> dict[str, Done]:
+def ran(s3: S3, folder: Path, queue: Queue, command_line: Commands) -> dict[str, Done]:
     """The results of commands that go on where a capture by a queue, and one by a file of messages, stopped."""
     buckets = {name: s3.bucket(f"notify-{name}") for name in ("queue", "file")}
     file = folder / "messages.jsonl"
     file.write_text("")
+    captures = {
+        "queue": command("queue", buckets["queue"], queue.url),
+        "file": command("file", buckets["file"], file.name),
+    }
+    for bucket in buckets.values():
+        for number in range(FIRST):
+            put(s3, bucket, number)
 
     def send() -> None:
         queue.failures = [503]
         queue.send(*arriving(s3, buckets["queue"]))
 
-    def append() -> None:
-        file.write_text("".join(f"{message}\n" for message in arriving(s3, buckets["file"])))
-
-    captures = {
-        "queue": command("queue", buckets["queue"], queue.url),
-        "file": command("file", buckets["file"], file.name),
-    }
-    for name, begin in (("queue", send), ("file", append)):
-        for number in range(FIRST):
-            put(s3, buckets[name], number)
-        assert taken_meanwhile(captures[name], folder, {**os.environ, **keys}, begin)[0] == FIRST
+    assert taken_meanwhile(captures["queue"], folder, send)[0] == FIRST
+    hourly = [*captures["file"], "--list-every", "1h"]
+    assert written(command_line.run(folder, *hourly)) == FIRST
+    file.write_text("".join(f"{message}\n" for message in arriving(s3, buckets["file"])))
+    assert written(command_line.run(folder, *hourly)) == ALL - FIRST - len(LOST)
     with Queue() as closed:
         closed.failures = [403] * 100
         given = {
             "refused": command("queue", buckets["queue"], closed.url),
             **{name: [*words, "--list-every", "1ms"] for name, words in captures.items()},
         }
-        with commands(**keys) as process:
-            return process.each(folder, given)
+        return command_line.each(folder, given)
+
+
+def written(done: Done) -> int:
+    """The number of records that a capture has written in all its batches."""
+    assert done.code == 0, done
+    return sum(json.loads(line)["rows_written"] for line in done.out.splitlines())
 
 
 @pytest.mark.parametrize("name", ["queue", "file"])
 def test_a_listing_finds_what_messages_did_not_tell_of(name: str, ran: dict[str, Done], folder: Path) -> None:
-    assert ran[name].code == 0, ran[name]
-    assert sum(json.loads(line)["rows_written"] for line in ran[name].out.splitlines()) == len(LOST)
+    assert written(ran[name]) == len(LOST)
     ids = pq.read_table(folder / "lake" / "shop" / name / "data")["id"].to_pylist()
     assert sorted(ids) == [*range(ALL)]
 
