@@ -20,7 +20,7 @@ from driftline.capture.query import Batch
 from driftline.capture.seeking import Seek
 from driftline.errors import DataError, DriftlineError
 from driftline.lake import Lake, Table
-from lake.formats import catalog_file
+from lake.formats import catalog_file, database
 from lake.test_capture_kafka import Restorable, deleted_before, ids, set_partitions
 from servers.kafka import Kafka
 
@@ -379,18 +379,36 @@ def tries() -> list[Any]:
     ]
 
 
-@pytest.mark.iceberg_only("of the checkpoint alone")
-@pytest.mark.parametrize(("name", "damage"), tries())
-def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
-    run: Run, name: str, damage: str
-) -> None:
-    run.put()
-    run.start()
+@pytest.fixture(scope="module")
+def two_batches(iceberg: Lake, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A capture of two files, and backups from which each damage begins."""
+    run = Run(iceberg.table("t.damaged"), tmp_path_factory.mktemp("damaged"))
+    for _ in range(2):
+        run.put()
+        run.start()
     assert {
         path.relative_to(run.checkpoint).as_posix()
         for path in run.checkpoint.rglob("[!.]*")
         if path.is_file()
     } == {*FILES}
+    run.keep_table()
+    run.keep_checkpoint()
+    shutil.copytree(folder / "t/damaged", run.backups / "files")
+    return run
+
+
+@pytest.mark.embedded_only("its backup is the catalog's file")
+@pytest.mark.parametrize(("name", "damage"), tries())
+def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
+    two_batches: Run, folder: Path, name: str, damage: str
+) -> None:
+    run = two_batches
+    run.restore_table()
+    run.restore_checkpoint()
+    # The list of files that the table remembers is a file, which the next batch replaces.
+    shutil.rmtree(folder / "t/damaged")
+    shutil.copytree(run.backups / "files", folder / "t/damaged")
+    run.number = 2
     DAMAGES[damage](run.checkpoint / name)
     run.put()
     refused: DriftlineError | None = None
@@ -400,13 +418,15 @@ def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
         refused = error
     if refused is not None:
         assert name in refused.message and 'resume_from="table"' in str(refused.hint)
-        run.checkpoint.rename(run.checkpoint.with_name("away"))
+        shutil.rmtree(run.checkpoint)
         run.start(resume_from="table")
     assert run.ids() == [1, 2, 3]
     assert run.start() == []
 
 
 # Random walks --------------------------------------------------------------------------------------------------
+
+LONG = "DRIFTLINE_FUZZ" in os.environ
 
 
 def walk(run: Run, seed: int, steps: int) -> None:
@@ -451,9 +471,11 @@ def test_a_random_walk_of_backups_and_restores_has_every_record_once(run: Run) -
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(10 if "DRIFTLINE_FUZZ" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(10 if LONG else 1))
 def test_long_random_walks_of_backups_and_restores_have_every_record_once(run: Run, seed: int) -> None:
-    walk(run, seed=100 + seed, steps=40)
+    """`make fuzz` takes more and longer walks."""
+    is_ducklake = database(run.table.lake) is not None
+    walk(run, seed=100 + 2 * seed + is_ducklake, steps=40 if LONG else 20)
 
 
 OFFSETS = re.compile(r"/(\d+): offsets (\d+) to (\d+)")
@@ -551,18 +573,19 @@ class TopicWalk(Restorable):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("seed", range(10 if "DRIFTLINE_FUZZ" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(10 if LONG else 1))
 def test_random_walk_of_a_topic_loses_and_doubles_nothing_that_it_does_not_name(
     lake: Lake, table_name: str, kafka: Kafka, tmp_path: Path, seed: int, keyed: bool
 ) -> None:
-    table = lake.table(table_name)
-    walk = TopicWalk(table, kafka, f"topic-{table_name}", tmp_path, seed)
+    """Each format, with and without a key, has a walk of its own; `make fuzz` takes more and longer ones."""
+    table, is_ducklake = lake.table(table_name), database(lake) is not None
+    walk = TopicWalk(table, kafka, f"topic-{table_name}", tmp_path, 4 * seed + 2 * keyed + is_ducklake)
     walk.kafka.send(walk.topic, [b'{"id": -1}'], partition=0)
     walk.sent[0].append(-1)
     walk.start(settings={"key": "id"} if keyed else {})
     walk.keep_checkpoint()
     walk.keep_table()
-    for _ in range(40):
+    for _ in range(40 if LONG else 20):
         walk.step()
     walk.go_on()
     rows = ids(table)
