@@ -86,6 +86,7 @@ def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, t
     assert (batch.tombstones, batch.result.snapshot) == (1, None)
 
 
+@pytest.mark.iceberg_only("of the source alone")
 @pytest.mark.parametrize("more", [b'{"id": 3, "_kafka": "mine"}', b"bad", b'{"id": 3, "a": 1.50}\n'])
 def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, more: bytes) -> None:
     """The metadata stand in a column that no key of the data gets into."""
@@ -105,6 +106,7 @@ def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, mor
     assert "_kafka_record" in names or any(n.startswith("_kafka_") for n in names)
 
 
+@pytest.mark.ducklake_only("test_metadata.py replays rows with their places over both formats")
 def test_a_row_tells_its_offset_and_so_does_a_replayed_one(table: Table, kafka: Kafka, topic: str) -> None:
     """The place that the quarantine keeps; in the quarantine's own order, too."""
     settings = {"policy": "strict", "hints": {"id": "long"}}
@@ -405,6 +407,9 @@ def test_headers(table: Table, kafka: Kafka, topic: str) -> None:
 
 # Restored ------------------------------------------------------------------------------------------------------
 
+# What a format keeps of a topic are its last offsets, as a text: each case is over one format or the other.
+ALIKE = "random walks of a topic take these steps over both formats"
+
 
 class Restorable:
     """A capture of a topic, and backups of its checkpoint and of the catalog."""
@@ -455,10 +460,11 @@ def restorable(table: Table, kafka: Kafka, topic: str, tmp_path: Path) -> Restor
     run.keep_table()
     for _ in range(2):
         run.send()
-        run.start()
+    assert len(run.start(max_records=2)) == 2
     return run
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_checkpoint_older_than_the_table_leaves_out_the_offsets_that_it_has(
     restorable: Restorable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -473,7 +479,13 @@ def test_checkpoint_older_than_the_table_leaves_out_the_offsets_that_it_has(
     assert ids(restorable.table) == list(range(10))
 
 
-@pytest.mark.parametrize("choice", ["table", "checkpoint"])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        pytest.param("table", marks=pytest.mark.ducklake_only(ALIKE)),
+        pytest.param("checkpoint", marks=pytest.mark.iceberg_only(ALIKE)),
+    ],
+)
 def test_table_older_than_its_checkpoint_names_the_offsets_between(
     restorable: Restorable, choice: Any
 ) -> None:
@@ -488,6 +500,7 @@ def test_table_older_than_its_checkpoint_names_the_offsets_between(
     assert ids(restorable.table) == sorted({*range(8)} - lost)
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_a_lost_checkpoint_goes_on_at_the_offsets_of_the_table(restorable: Restorable) -> None:
     shutil.rmtree(restorable.checkpoint)
     restorable.send()
@@ -499,6 +512,7 @@ def test_a_lost_checkpoint_goes_on_at_the_offsets_of_the_table(restorable: Resto
     assert ids(restorable.table) == list(range(10))
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_a_lost_checkpoint_takes_partitions_that_came_since_from_their_beginning(
     restorable: Restorable,
 ) -> None:
@@ -509,6 +523,7 @@ def test_a_lost_checkpoint_takes_partitions_that_came_since_from_their_beginning
     assert ids(restorable.table) == list(range(7))
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_a_restored_table_lacks_what_partitions_brought_that_came_since(restorable: Restorable) -> None:
     set_partitions(restorable.kafka, restorable.topic, 3)
     restorable.kafka.send(restorable.topic, [b'{"id": 6}'], partition=2)
@@ -520,6 +535,7 @@ def test_a_restored_table_lacks_what_partitions_brought_that_came_since(restorab
     assert ids(restorable.table) == list(range(7))
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_a_lost_checkpoint_of_a_topic_that_was_made_again_is_an_error(restorable: Restorable) -> None:
     shutil.rmtree(restorable.checkpoint)
     made_again(restorable.kafka, restorable.topic, partitions=1)
@@ -532,6 +548,7 @@ def test_a_lost_checkpoint_of_a_topic_that_was_made_again_is_an_error(restorable
     assert restorable.start() == []
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_a_table_of_before_its_topic_was_made_again_lacks_all_of_the_new_one(restorable: Restorable) -> None:
     made_again(restorable.kafka, restorable.topic, partitions=2)
     restorable.send()
@@ -544,6 +561,7 @@ def test_a_table_of_before_its_topic_was_made_again_lacks_all_of_the_new_one(res
     assert restorable.start() == []
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_a_checkpoint_of_before_its_topic_was_made_again_doubles_nothing_that_the_table_has_of_the_new_one(
     restorable: Restorable,
 ) -> None:
@@ -559,6 +577,7 @@ def test_a_checkpoint_of_before_its_topic_was_made_again_doubles_nothing_that_th
     assert restorable.start() == []
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_offsets_count_of_a_topic_with_another_id_once_a_person_has_deleted_the_ids(
     restorable: Restorable,
 ) -> None:
@@ -576,7 +595,13 @@ def test_offsets_count_of_a_topic_with_another_id_once_a_person_has_deleted_the_
     assert ids(restorable.table) == list(range(8))
 
 
-@pytest.mark.parametrize("restored", ["table", "checkpoint"])
+@pytest.mark.parametrize(
+    "restored",
+    [
+        pytest.param("table", marks=pytest.mark.iceberg_only(ALIKE)),
+        pytest.param("checkpoint", marks=pytest.mark.ducklake_only(ALIKE)),
+    ],
+)
 def test_what_a_restore_left_of_other_topics_than_the_one_made_again_is_neither_lost_nor_doubled(
     table: Table, kafka: Kafka, topic: str, tmp_path: Path, restored: str
 ) -> None:
@@ -603,6 +628,7 @@ def test_what_a_restore_left_of_other_topics_than_the_one_made_again_is_neither_
     assert run.start() == []
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_batches_of_tombstones_alone_are_no_gap(restorable: Restorable) -> None:
     restorable.kafka.send(restorable.topic, [None], partition=0)
     restorable.start()
@@ -615,6 +641,7 @@ def test_batches_of_tombstones_alone_are_no_gap(restorable: Restorable) -> None:
 # Another position, by seek ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_seek_to_the_beginning_takes_all_offsets_again(restorable: Restorable) -> None:
     ranges = tuple(f"{restorable.topic}/{partition}: offsets 0 to 2" for partition in range(2))
     planned = restorable.seek("earliest", dry_run=True)
@@ -628,6 +655,7 @@ def test_seek_to_the_beginning_takes_all_offsets_again(restorable: Restorable) -
     assert restorable.start() == []
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_seek_to_the_end_passes_over_what_came_since(restorable: Restorable) -> None:
     restorable.send()
     done = restorable.seek("latest")
@@ -641,6 +669,7 @@ def test_seek_to_the_end_passes_over_what_came_since(restorable: Restorable) -> 
     assert ids(restorable.table) == [*range(6), 8, 9]
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_seek_to_a_time_takes_the_records_since_then(restorable: Restorable) -> None:
     then = datetime.now(UTC)
     time.sleep(0.01)  # Kafka's times are in milliseconds
@@ -653,6 +682,7 @@ def test_seek_to_a_time_takes_the_records_since_then(restorable: Restorable) -> 
     assert restorable.seek("2999-01-01").again == ()
 
 
+@pytest.mark.iceberg_only(ALIKE)
 def test_seek_after_a_batch_whose_end_spark_did_not_note_counts_the_batch(restorable: Restorable) -> None:
     restorable.send()
     restorable.start()
@@ -664,12 +694,14 @@ def test_seek_after_a_batch_whose_end_spark_did_not_note_counts_the_batch(restor
     assert ids(restorable.table) == list(range(10))
 
 
+@pytest.mark.ducklake_only(ALIKE)
 def test_seek_in_a_restored_table_is_refused(restorable: Restorable) -> None:
     restorable.restore_table()
     with pytest.raises(DataError, match="differ, as one of them was restored"):
         restorable.seek("latest")
 
 
+@pytest.mark.iceberg_only("of the source alone: audits of both formats are in test_audit.py")
 def test_offsets_stay_before_a_batch_that_fails_its_audit_or_move_as_it_waits(
     table: Table, kafka: Kafka, topic: str
 ) -> None:
