@@ -52,6 +52,7 @@ ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}
 FORMAT_HAS_NO_SAY = {
     "test_bad_input.py",
     "test_capture.py",
+    "test_capture_registry.py",
     "test_change_feeds.py",
     "test_csv.py",
     "test_data_contract.py",
@@ -65,6 +66,7 @@ FORMAT_HAS_NO_SAY = {
     "test_in_memory.py",
     "test_maps.py",
     "test_names.py",
+    "test_notify.py",
     "test_one_go.py",
     "test_packed.py",
     "test_patched.py",

@@ -22,6 +22,7 @@ from lake.test_keyed import SETTINGS, held, put
 from lake.test_task_files import files_of
 from servers.kafka import Kafka
 
+EACH = "each format dies at each step, in one order"
 NO_KEY: Event = {"id": None, "seq": 1, "n": -1}
 
 
@@ -125,7 +126,13 @@ def test_files(lake: Lake, table_name: str, tmp_path: Path) -> None:
     assert held(table) == folded(stream)
 
 
-@pytest.mark.parametrize("order_by", ["seq", ""], ids=["ordered", "as they come"])
+@pytest.mark.parametrize(
+    "order_by",
+    [
+        pytest.param("seq", marks=pytest.mark.ducklake_only(EACH), id="ordered"),
+        pytest.param("", marks=pytest.mark.iceberg_only(EACH), id="as they come"),
+    ],
+)
 def test_first_record_of_a_key_stays_wherever_a_capture_dies(
     lake: Lake, table_name: str, tmp_path: Path, order_by: str
 ) -> None:
@@ -148,7 +155,7 @@ def test_first_record_of_a_key_stays_wherever_a_capture_dies(
 def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, kafka: Kafka) -> None:
     """All changes of a key are in one partition, as senders have them."""
     table, chance, topic = lake.table(table_name), random.Random(6), f"topic-{table_name}"
-    stream, settings = events(chance, 80), SETTINGS | {"order_by": ""}
+    stream, settings = events(chance, 56), SETTINGS | {"order_by": ""}
     for death, part in zip(
         ["", "commit", "committed", "find"], [stream[i::4] for i in range(4)], strict=True
     ):
@@ -173,7 +180,7 @@ def message(chance: random.Random, number: int) -> tuple[bytes | None, bytes | N
 def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: Kafka) -> None:
     table, chance, topic = lake.table(table_name), random.Random(8), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key.id", "delete_when": "value is null"}
-    sent = [message(chance, number) for number in range(80)]
+    sent = [message(chance, number) for number in range(60)]
     for death, part in zip(["", "commit", "committed", "find"], [sent[i::4] for i in range(4)], strict=True):
         kafka.send(topic, part, partition=0)
         run(table, url, death, max_records=15, settings=settings)
@@ -203,6 +210,7 @@ def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: 
     assert found == {(None, None, None), ('{"n": -1}', '{"id": null}', None), (None, "\\xff", b"\xff")}
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:
     table, topic = lake.table(table_name), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key", "delete_when": "value is null"}

@@ -264,7 +264,7 @@ def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:
     ]
     for death, part in zip(["", "commit", "committed"], [sent[:40], sent[20:50], sent[50:]], strict=True):
         kafka.send(topic, part, partition=0)
-        run(table, url, death, max_records=15, settings=SETTINGS)
+        run(table, url, death, max_records=30, settings=SETTINGS)
     kafka.send(
         topic, [(b'{"id": 1}', b'{"op": "q"}'), (None, b'{"op": "d", "source": {"lsn": 1}}')], partition=0
     )
