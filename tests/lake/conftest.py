@@ -48,7 +48,7 @@ SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "2g", **FEW_ROWS}
 SHARED = pytest.StashKey[SparkSession]()
 ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}
 # Files of tests in which a format has no say: what they are about is done before a format is asked. Over DuckLake
-# a tenth of them runs, all with `--both-formats`.
+# a tenth of them runs, all with `--both-formats`; so do single tests that are marked `format_has_no_say`.
 FORMAT_HAS_NO_SAY = {
     "test_bad_input.py",
     "test_capture.py",
@@ -65,6 +65,7 @@ FORMAT_HAS_NO_SAY = {
     "test_first_users.py",
     "test_in_memory.py",
     "test_maps.py",
+    "test_metadata.py",
     "test_names.py",
     "test_notify.py",
     "test_one_go.py",
@@ -74,6 +75,7 @@ FORMAT_HAS_NO_SAY = {
     "test_policies.py",
     "test_promote.py",
     "test_recorded.py",
+    "test_rest.py",
     "test_rules.py",
     "test_sources.py",
     "test_typed.py",
@@ -87,10 +89,8 @@ FORMAT_HAS_LITTLE_SAY = {
     "test_keyed_change.py",
     "test_keyed_corners.py",
     "test_keyed_roads.py",
-    "test_metadata.py",
     "test_replay.py",
     "test_resolve.py",
-    "test_rest.py",
     "test_snapshots.py",
     "test_truncates.py",
     "test_verify_roads.py",
@@ -98,11 +98,11 @@ FORMAT_HAS_LITTLE_SAY = {
 }
 
 
-def repeats_first_format(item: pytest.Item, files: set[str]) -> bool:
-    """True for nine of ten tests over the second format in these files."""
+def repeats_first_format(item: pytest.Item) -> bool:
+    """True for nine of ten tests over the second format."""
     callspec = getattr(item, "callspec", None)
     second = callspec is not None and callspec.params.get("lake") == "ducklake"
-    return second and item.path.name in files and crc32(item.nodeid.encode()) % 10 > 0
+    return second and crc32(item.nodeid.encode()) % 10 > 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -120,14 +120,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         over = callspec.params.get("lake") if callspec is not None else None
         markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]
         assert all(mark.args for mark, _ in markers), f"{item.nodeid}: the marker needs its reason"
-        if not both and repeats_first_format(item, FORMAT_HAS_NO_SAY):
+        no_say = (
+            item.path.name in FORMAT_HAS_NO_SAY or item.get_closest_marker("format_has_no_say") is not None
+        )
+        if not both and no_say and repeats_first_format(item):
             return True
         if catalog and "ducklake" in {over, *getattr(item, "fixturenames", ())}:
             return True
         return over is not None and any(over != alone for _, alone in markers)
 
     for item in items:
-        if repeats_first_format(item, FORMAT_HAS_LITTLE_SAY):
+        if item.path.name in FORMAT_HAS_LITTLE_SAY and repeats_first_format(item):
             item.add_marker("nightly")
     names = ("embedded_only", "hive_refuses") if catalog == "hive" else ("embedded_only",) if catalog else ()
     for item in items:

@@ -47,6 +47,7 @@ def partitioned(folder: Path, fmt: str, rows: dict[str, list[dict[str, Any]]]) -
     return folder
 
 
+@pytest.mark.format_has_no_say("a key's value is that of the record, whatever keeps its row")
 @pytest.mark.parametrize("fmt", ["jsonl", "csv", "parquet"])
 def test_a_partition_of_the_folder_is_part_of_the_key(
     lake: Lake, table_name: str, tmp_path: Path, fmt: str
@@ -256,6 +257,7 @@ CELLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.format_has_no_say("a key's value is that of the record, whatever keeps its row")
 def test_a_cell_is_the_same_key_whatever_stands_beside_it(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -276,6 +278,7 @@ def test_a_cell_is_the_same_key_whatever_stands_beside_it(
     assert table.verify(files, exactly=True).ok
 
 
+@pytest.mark.format_has_no_say("a key's value is that of the record, whatever keeps its row")
 @pytest.mark.parametrize("settings", [{}, {"hints": {"id": "string"}}], ids=["first texts", "a hint"])
 def test_a_cell_is_text_where_the_key_has_nothing_but_texts(
     lake: Lake, table_name: str, tmp_path: Path, settings: dict[str, Any]

@@ -79,6 +79,7 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_text_of_what_a_column_of_numbers_had(drifted: Drifted) -> None:
     """A boolean among numbers is 1, an instant its milliseconds; `verify` knows both as texts."""
     table = drifted.table
@@ -126,6 +127,7 @@ def test_nested_fields(drifted: Drifted) -> None:
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_lists_convert_by_position(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "t": [7]}')
     drifted.put(
@@ -139,6 +141,7 @@ def test_lists_convert_by_position(drifted: Drifted) -> None:
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 @pytest.mark.parametrize(
     ("to", "way_out"),
     [
@@ -185,6 +188,7 @@ CONVERSIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """One field for each type, with texts alone: dates are strings, for not all of them are dates."""
     drifted = Drifted(lake.table(table_name), tmp_path)
@@ -211,6 +215,7 @@ def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_pa
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_numbers_and_instants(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.5, "w": 2.0, "day": "2026-01-01T00:00:00Z"}')
     drifted.put(
@@ -239,6 +244,7 @@ INSTANTS = (
 )  # fmt: skip
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_numbers_are_no_instants_in_lists_and_maps_either(drifted: Drifted) -> None:
     """Routing makes an instant of each number (seed rule 10), which stands for it nowhere."""
     for record in INSTANTS:
@@ -261,6 +267,7 @@ def test_numbers_are_no_instants_in_lists_and_maps_either(drifted: Drifted) -> N
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_the_rest_can_be_dropped(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "n": 1}')
     drifted.put('{"id": 2, "n": "x"}', '{"id": 3, "n": "3"}')
@@ -476,6 +483,7 @@ OFFSETS = (
 )
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 @pytest.mark.parametrize("to", ["timestamp", "timestamptz"])
 def test_texts_with_offsets_become_the_instants_that_they_are(drifted: Drifted, to: str) -> None:
     drifted.put(
@@ -503,6 +511,7 @@ def test_texts_with_offsets_become_the_instants_that_they_are(drifted: Drifted, 
     drifted.proven()
 
 
+@pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_texts_with_offsets_have_no_place_in_a_timestamp_without_a_zone(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "at": "2026-03-01T12:00:00+02:00"}', '{"id": 2, "at": "2026-03-01 12:00:00"}')
     done = drifted.table.resolve("at", "timestamp_ntz", dry_run=True)
