@@ -17,6 +17,8 @@ from driftline.capture.query import Batch
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
+from driftline.runtime.spark_conf import FEW_ROWS
+from lake.formats import catalog_file, database
 from lake.proof import proven
 
 FIRST = '{"id": 1, "n": 5}\n'
@@ -133,6 +135,9 @@ def test_first_batch_is_audited_by_the_expectations_that_it_brings(table: Table)
     assert table.ingest([{"id": 1}], expect=EXPECTED, audit=True, at_most=0).rows_written == 1
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
 def test_capture_goes_on_behind_a_batch_with_too_many_violations(table: Table, tmp_path: Path) -> None:
     source = tmp_path / "in"
     put(source / "a.jsonl", UNEXPECTED)
@@ -170,6 +175,9 @@ def captured(table: Table, folder: Path, **options: Any) -> list[Batch]:
     return batches
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
 def test_capture_stops_before_the_batch_that_fails(table: Table, tmp_path: Path) -> None:
     source = tmp_path / "in"
     put(source / "a.jsonl", FIRST)
@@ -216,6 +224,9 @@ def test_batch_that_fails_waits_whole_and_the_capture_goes_on(
     proven(table, sorted(source.iterdir()))
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
 def test_records_of_a_first_batch_that_waits_are_replayed_after_another_capture_made_the_table(
     table: Table, tmp_path: Path
 ) -> None:
@@ -250,6 +261,9 @@ def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
     assert ids(table) == [1]
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_rows_of_columns_that_fail_wait_whole_too(table: Table, tmp_path: Path, kind: str) -> None:
     source, waits = tmp_path / "in", {"audit": True, "fail_on": ["new"], "on_audit": "quarantine"}
@@ -314,6 +328,9 @@ def test_batch_whose_record_is_missing_is_not_committed(table: Table, tmp_path: 
     assert data_files(table) == files
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
 def test_rows_of_python_and_other_formats_are_verified(table: Table, tmp_path: Path) -> None:
     table.ingest([{"id": 1, "n": 5}, {"id": 2, "n": "x"}], **VERIFY)
     table.ingest(pa.table({"id": [3], "n": [1.5]}), **VERIFY)
@@ -404,54 +421,41 @@ KILLED = """
 import json, os, sys
 from pathlib import Path
 from driftline import Lake
-place, ducklake, phase, step = json.loads(sys.argv[1])
-folder = Path(place)
-lake = Lake.open(folder / "lake", ducklake=ducklake)
-table = lake.table("n.t")
-if step == "first":
-    table.ingest(folder / "a.jsonl")
+place, ducklake, name, source, phase, few_rows = json.loads(sys.argv[1])
 
 def dies(now):
     if now == phase:
         os._exit(9)  # neither Python's cleaning up nor Java's
 
-query = table.capture(
-    folder / "in", name="c", audit=True, verify=True, fail_on="sibling", on_audit="quarantine",
-    progress=dies if step == "first" else lambda _: None,
-)
-query.awaitTermination()
-replayed = table.replay().written
-rows = sorted(row.id for row in table.read().select("id").collect())
-print(json.dumps({"rows": rows, "replayed": replayed}))
-lake.close()
+lake = Lake.open(place, ducklake=ducklake, properties=few_rows, durability="off")
+lake.table(name).capture(
+    Path(source), name="orders", audit=True, verify=True, fail_on="sibling", on_audit="quarantine", progress=dies
+).awaitTermination()
 """
+KILLS = {"iceberg": ("auditing", "quarantining", "committing", "committed"), "ducklake": ("committing",)}
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("phase", "ducklake"),
-    [
-        ("auditing", None),
-        ("quarantining", None),
-        ("committing", None),
-        ("committed", None),
-        ("committing", "duckdb"),
-    ],
-)
-def test_capture_killed_in_any_step_of_an_audited_batch_brings_its_records_once(
-    tmp_path: Path, phase: str, ducklake: str | None
+@pytest.mark.embedded_only("processes that are killed open the lake's folder")
+def test_capture_killed_in_each_step_of_an_audited_batch_in_turn_brings_its_records_once(
+    table: Table, tmp_path: Path
 ) -> None:
-    put(tmp_path / "a.jsonl", FIRST)
-    put(tmp_path / "in" / "b.jsonl", DRIFTED)
-
-    def run(step: str) -> subprocess.CompletedProcess[str]:
-        argument = json.dumps([str(tmp_path), ducklake, phase, step])
-        return subprocess.run(
-            [sys.executable, "-c", KILLED, argument], capture_output=True, text=True, check=False, timeout=600
-        )
-
-    assert run("first").returncode == 9
-    ended = run("again")
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert found == {"rows": [1, 2, 3], "replayed": 2}
+    """Each capture takes up what the one before left, and dies one step later."""
+    table.ingest(put(tmp_path / "a.jsonl", FIRST))
+    source = put(tmp_path / "in" / "b.jsonl", DRIFTED).parent
+    catalog = database(table.lake)
+    opened = (
+        [str(catalog_file(table.lake).parent), None]
+        if catalog is None
+        else [str(Path(catalog.data).parent), f"duckdb:{catalog.target}"]
+    )
+    for phase in KILLS["iceberg" if catalog is None else "ducklake"]:
+        argument = json.dumps([*opened, table.name, str(source), phase, FEW_ROWS])
+        command = [sys.executable, "-c", KILLED, argument]
+        died = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        assert died.returncode == 9, f"{phase}: {died.stderr}"
+        assert ids(table) == [1], phase
+    captured(table, source, **VERIFY, fail_on="sibling", on_audit="quarantine")
+    assert len(waiting(table)) == 2
+    assert table.replay().written == 2
+    assert ids(table) == [1, 2, 3]
