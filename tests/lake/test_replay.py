@@ -82,6 +82,7 @@ def test_a_quarantine_from_before_it_had_keys(table: Table, file: Path) -> None:
     assert (len(rows(table)), table.quarantine().waiting) == (4, 2)
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_it_is_listed_by_reason(table: Table, file: Path) -> None:
     found = table.quarantine()
     assert (found.waiting, found.replayed) == (5, 0)
@@ -95,6 +96,7 @@ def test_it_is_listed_by_reason(table: Table, file: Path) -> None:
     assert {"n: string into long", "more: boolean where the table has no such column"} <= reasons
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_reason_in_two_files_names_the_first_and_the_last(table: Table, file: Path, tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text('{"id": 7, "n": 1}\n{"id": 8, "n": "z"}')
     table.ingest(tmp_path / "other.jsonl")
@@ -102,6 +104,7 @@ def test_reason_in_two_files_names_the_first_and_the_last(table: Table, file: Pa
     assert (group.place, group.last_place) == (f"{file}:2", f"{tmp_path / 'other.jsonl'}:2")
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_it_is_exported(table: Table, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "it.jsonl"
     assert table.export_quarantine(out) == 5
@@ -129,6 +132,7 @@ def test_it_goes_through_again_once(table: Table, file: Path) -> None:
     assert table.verify([str(file)], "json").missing == 1
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_what_is_refused_again_waits_with_its_place(table: Table, file: Path) -> None:
     again = table.replay(settings={"hints": {"more": "boolean"}})
     assert (again.written, again.back) == (1, 2)
@@ -148,22 +152,27 @@ class Died(BaseException):
     pass
 
 
-@pytest.mark.parametrize("where", ["marked", "quarantined", "committed"])
-def test_a_replay_that_dies_is_taken_up(
-    table: Table, file: Path, where: str, monkeypatch: pytest.MonkeyPatch
+DIES = {"marked": "observing", "quarantined": "committing", "committed": "committed"}  # where, at which phase
+
+
+def test_a_replay_that_dies_is_taken_up_wherever_it_dies(
+    table: Table, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the mark, after what is refused again is in quarantine, after the commit."""
+    """After the mark, after what is refused again is in quarantine, after the commit: each time the next replay
+    begins where the last one ended.
+    """
+    for where, dies_at in DIES.items():
 
-    def progress(phase: str) -> None:
-        if {"marked": "observing", "quarantined": "committing", "committed": "committed"}[where] == phase:
-            raise Died
+        def progress(phase: str, dies_at: str = dies_at) -> None:
+            if phase == dies_at:
+                raise Died
 
-    if where == "quarantined":  # nothing cleans up after a process that was killed
-        monkeypatch.setattr(quarantine.Staged, "undo", lambda _: None)
-    with pytest.raises(Died):
-        table.replay(settings={"hints": {"more": "boolean"}}, progress=progress)
-    monkeypatch.undo()
-    assert len(rows(table)) == (2 if where == "committed" else 1)
+        with monkeypatch.context() as patch:
+            if where == "quarantined":  # nothing cleans up after a process that was killed
+                patch.setattr(quarantine.Staged, "undo", lambda _: None)
+            with pytest.raises(Died):
+                table.replay(settings={"hints": {"more": "boolean"}}, progress=progress)
+        assert len(rows(table)) == (2 if where == "committed" else 1), where
     table.replay(settings={"hints": {"more": "boolean"}})
     assert [r["id"] for r in rows(table)] == [1, 4]
     assert table.quarantine().waiting == 4
@@ -212,6 +221,7 @@ def test_what_a_capture_has_left_that_died_is_held_back(
     proven(table, [tmp_path / "in.jsonl", late])
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_new_rejects_meanwhile_wait_for_the_next_one(
     table: Table, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +242,7 @@ def test_new_rejects_meanwhile_wait_for_the_next_one(
     proven(table, [file, other])
 
 
+@pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_records_without_any_column_yet(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": []}\n{"a": null}')
