@@ -28,6 +28,7 @@ from lake.test_row_deletes import compact, held_by_others, moved
 from lake.test_task_files import files_of
 
 SETTINGS = {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
+VERSION_2 = pytest.param("format version 2", marks=pytest.mark.iceberg_only("a DuckLake has one version"))
 FIRST = ("inserted", "updated", "duplicate")  # outcomes of records where the first of each key stays
 
 
@@ -48,7 +49,7 @@ def put(file: Path, records: Sequence[Mapping[str, object]]) -> Path:
     return file
 
 
-@pytest.mark.parametrize("how", ["ordered", "as they come", "format version 2", "soft"])
+@pytest.mark.parametrize("how", ["ordered", "as they come", VERSION_2, "soft"])
 def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path: Path, how: str) -> None:
     table, chance = lake.table(table_name), random.Random(how)
     oracle = Oracle(ordered=how != "as they come", soft=how == "soft")
@@ -78,6 +79,7 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
     assert (verdict.records, verdict.ok, verdict.extra) == (len(history), True, 0)
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     first = [{"id": i, "seq": 1, "v": "a"} for i in range(6)]
@@ -117,6 +119,7 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     assert (wrong.missing, wrong.extra) == (3, 1)
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 @pytest.mark.parametrize("order_by", ["seq", ""], ids=["ordered", "as they come"])
 def test_first_record_of_a_key_stays_and_later_ones_are_duplicates(
     lake: Lake, table_name: str, tmp_path: Path, order_by: str
@@ -154,7 +157,7 @@ def test_first_record_of_a_key_stays_and_later_ones_are_duplicates(
         table.ingest([{"id": 4, "seq": 1}], settings={"merge": "replace"})
 
 
-@pytest.mark.parametrize("layout", ["format version 2", "partitioned"])
+@pytest.mark.parametrize("layout", [VERSION_2, "partitioned"])
 def test_first_record_of_a_key_stays_in_each_layout_until_undone(
     lake: Lake, table_name: str, layout: str
 ) -> None:
@@ -187,6 +190,7 @@ def test_first_record_of_a_key_stays_in_each_layout_until_undone(
     assert table.ingest(stream[40:]).by_key == result.by_key
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
@@ -246,10 +250,8 @@ def test_undo_after_batches_without_rows_takes_the_last_batch_with_rows_back(
     assert table.ingest([{"id": 1, "seq": 4, "v": "late", "w": 1}]).by_key.updated == 1
 
 
-@pytest.mark.parametrize("with_columns", [True, False])
-def test_each_further_undo_takes_the_batch_before_back(
-    lake: Lake, table_name: str, tmp_path: Path, with_columns: bool
-) -> None:
+def test_each_further_undo_takes_the_batch_before_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """Batches with new columns and without, behind either, and again once they were ingested anew."""
     table, taken, states = lake.table(table_name), [], []
     files = [
         put(tmp_path / "0.jsonl", [{"id": i, "seq": 1, "v": "a"} for i in range(5)]),
@@ -257,12 +259,12 @@ def test_each_further_undo_takes_the_batch_before_back(
             put(
                 tmp_path / f"{n}.jsonl",
                 [
-                    {"id": 0, "seq": 1 + n, "v": "bcd"[n - 1], **({f"n{n}": n} if with_columns else {})},
+                    {"id": 0, "seq": 1 + n, "v": "bcde"[n - 1], **({f"n{n}": n} if n in (2, 3) else {})},
                     {"id": n, "seq": 9, "op": "d"},
                     {"id": 10 + n, "seq": 1, "v": "new"},
                 ],
             )
-            for n in (1, 2, 3)
+            for n in (1, 2, 3, 4)
         ),
     ]
 
@@ -272,17 +274,18 @@ def test_each_further_undo_takes_the_batch_before_back(
     for file in files:
         taken.append(table.ingest(file, settings=SETTINGS).batch)
         states.append(state())
-    for _ in range(2):
-        for number in (3, 2, 1):
+    for anew in (False, True):
+        if anew:
+            for number in (1, 2, 3, 4):
+                taken[number] = table.ingest(files[number]).batch
+                assert state() == states[number]
+            assert table.verify(files, exactly=True).ok
+        for number in (4, 3, 2, 1):
             assert table.undo(yes=True).to_dict()["rows"]["id"] == taken[number]
             assert state() == states[number - 1]
-            assert table.verify(files[:number], exactly=True).ok
+            assert anew or table.verify(files[:number], exactly=True).ok
         with pytest.raises(DataError, match="has not changed since it was created"):
             table.undo(yes=True)
-        for number in (1, 2, 3):
-            taken[number] = table.ingest(files[number]).batch
-            assert state() == states[number]
-        assert table.verify(files, exactly=True).ok
 
 
 def test_undo_after_an_undone_batch_takes_the_change_before_it_back(lake: Lake, table_name: str) -> None:
@@ -342,6 +345,7 @@ def test_a_row_that_is_deleted_keeps_its_values_of_any_type(lake: Lake, table_na
     ]
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 def test_what_has_no_key_or_no_order_waits(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": 1, "seq": 5, "n": 1}], settings=SETTINGS)
@@ -355,6 +359,7 @@ def test_what_has_no_key_or_no_order_waits(lake: Lake, table_name: str) -> None:
     assert {reason.partition(":")[0] for reason in reasons} <= {"id", "seq", "key", "order"}
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 def test_keys_of_typed_rows_and_of_several_fields(lake: Lake, table_name: str) -> None:
     table, spark = lake.table(table_name), lake.spark
     settings = {"key": "a.id, day"}
@@ -368,6 +373,7 @@ def test_keys_of_typed_rows_and_of_several_fields(lake: Lake, table_name: str) -
     assert sorted(row.n for row in table.read().collect()) == [2, 3, 4]
 
 
+@pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 def test_a_delete_is_known_by_its_record_and_makes_no_column(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
