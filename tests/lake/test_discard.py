@@ -33,8 +33,14 @@ def discarded_of(table: Table) -> tuple[int, int, int]:
     return found.waiting, found.replayed, found.discarded
 
 
-def test_what_is_discarded_is_kept_and_waits_no_longer(table: Table, file: Path, tmp_path: Path) -> None:
-    table.replay(settings={"policy": "preserve"})
+def test_what_is_discarded_is_kept_and_waits_no_longer_until_it_is_restored(
+    table: Table, file: Path, tmp_path: Path
+) -> None:
+    assert table.discard_quarantine().records == 5
+    assert table.replay(settings={"policy": "preserve"}).written == 0
+    table.restore_quarantine()
+    assert table.replay(settings={"policy": "preserve"}).written == 3
+    assert [row["id"] for row in rows(table)] == [1, 2, 3, 4]
     assert discarded_of(table) == (2, 3, 0)
     done = table.discard_quarantine()
     assert done.to_dict() == {"table": table.name, "discarded": 2, "restored": 0, "held": 0}
@@ -43,20 +49,9 @@ def test_what_is_discarded_is_kept_and_waits_no_longer(table: Table, file: Path,
     assert table.replay().results == ()
     assert table.export_quarantine(tmp_path / "out") == 0
     assert table.discard_quarantine().records == 0
-    assert table.restore_quarantine().to_dict()["restored"] == 2
+    assert table.restore_quarantine().to_dict()["restored"] == 2  # none of those that were replayed
     assert discarded_of(table) == (2, 3, 0)
     assert table.restore_quarantine().records == 0
-
-
-def test_what_is_restored_can_be_replayed_once(table: Table, file: Path) -> None:
-    assert table.discard_quarantine().records == 5
-    assert table.replay(settings={"policy": "preserve"}).written == 0
-    table.restore_quarantine()
-    assert table.replay(settings={"policy": "preserve"}).written == 3
-    assert [row["id"] for row in rows(table)] == [1, 2, 3, 4]
-    assert discarded_of(table) == (2, 3, 0)
-    assert table.discard_quarantine().records == 2
-    assert table.restore_quarantine().records == 2  # none of those that were replayed
     assert table.replay().written == 0
 
 
