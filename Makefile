@@ -129,7 +129,7 @@ docs-serve: $(INSTALLED) ## the same on 127.0.0.1:8000, built anew with each cha
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve
 
 docs-sessions: $(INSTALLED) ## run the sessions in the docs, and write what they print now
-	@$(PY) tests/system/docs_session.py
+	@PYTHONPATH=tests $(PY) -m system.docs_session
 
 kafka rest s3 lakehouse cluster: $(INSTALLED)
 	@PYTHONPATH=tests $(PY) -m servers $@

@@ -12,25 +12,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Timer
 from typing import IO, Any, NamedTuple
 
 COMMANDS = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, sys, traceback
 from driftline.cli import main
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # whatever else is printed is no answer
+names = {"__name__": "__main__"}
 for line in sys.stdin:
-    folder, argv = json.loads(line)
+    folder, what = json.loads(line)
     os.chdir(folder)
-    out, err = io.StringIO(), io.StringIO()
+    out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main(argv)
+            exec(what, names) if isinstance(what, str) else main(what)
         except SystemExit as end:
             code = end.code
+        except Exception:
+            traceback.print_exc()
+            code = 1
     print(json.dumps([code, out.getvalue(), err.getvalue()]), file=answers, flush=True)
 """
-SECONDS = 600  # for the end of a process that was told of it
+SECONDS = 600  # for an answer, and for the end of a process that was told of it
 
 
 class Answering:
@@ -77,7 +82,11 @@ class Answering:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(f"{json.dumps(question)}\n")
         process.stdin.flush()
-        if answer := process.stdout.readline():
+        timer = Timer(SECONDS, process.kill)
+        timer.start()
+        answer = process.stdout.readline()
+        timer.cancel()
+        if answer:
             return answer, None
         self._process = None
         process.communicate(timeout=SECONDS)
@@ -93,13 +102,20 @@ class Done(NamedTuple):
 
 
 class Commands(Answering):
-    """The process of driftline's commands, which it runs one after the other. ``silent`` False: Java's log may be seen."""
+    """The process of driftline's commands, which it runs one after the other, and of Python. ``silent`` False: Java's log may be seen."""
 
     silent = True
 
     def run(self, folder: Path, *argv: str) -> Done:
         """A command in a folder. Whatever is printed past it, by Java or a task, is an error."""
-        done = Done(*self.ask([str(folder), argv]))
+        return self._done(folder, argv)
+
+    def python(self, folder: Path, lines: str) -> Done:
+        """Lines of Python in a folder, with the names of those before: 0, or 1 and the trace of what they raise."""
+        return self._done(folder, lines)
+
+    def _done(self, folder: Path, what: str | Sequence[str]) -> Done:
+        done = Done(*self.ask([str(folder), what]))
         assert not self.silent or not self.printed(), self.printed()
         return done
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shlex
 import shutil
@@ -14,16 +12,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
-from threading import Timer
-from typing import Any, Self
 
 import driftline
-from driftline.runtime.jars import find_jars
-from driftline.runtime.session import prepare_environment
+from answering import Commands, commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -46,13 +40,18 @@ PAGES = (
 _FENCE = re.compile(
     r'^```(json|toml|console|python)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL
 )
+CLOSES_CATALOGS = """
+from pyspark.sql import SparkSession
+if session := SparkSession.getActiveSession():
+    session._jsparkSession.sessionState().catalogManager().reset()
+"""
 # What differs from run to run: moments, ids of batches, the size of files.
 _VARYING = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?Z?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "BATCH"),
     (re.compile(r" +\d[\d.]* k?B\b"), " SIZE"),
 )
-_SECONDS = 300  # for a command
+OPENED = "import driftline; lake = driftline.Lake.open('lake'); spark = lake.spark\n"
 
 
 @dataclass(frozen=True)
@@ -78,53 +77,40 @@ def steps(page: str, folder: Path) -> Iterator[Step]:
 
 
 class Shell:
-    """A process that runs driftline's commands one after the other, without colours, so that Java starts once for
-    all pages.
-    """
+    """Runs steps in a ``process`` of driftline's commands, one after the other, so that Java starts once for all pages."""
 
-    def __enter__(self) -> Self:
-        environment = os.environ | {"NO_COLOR": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            self._process.stdin.close()
+    def __init__(self, process: Commands) -> None:
+        self.process = process
 
     def run(self, step: Step, folder: Path) -> str:
         """The output of a step; behind `>` stands the file that it prints into."""
         if step.output is None:
-            return self._asked(folder, step.text)
+            done = self.process.python(folder, OPENED + step.text)
+            assert done.code == 0, done.err
+            return done.out + done.err
         command, _, file = step.text.partition(" > ")
         program, *words = shlex.split(command)
         if program in ("cp", "mv"):
             subprocess.run([program, *words], cwd=folder, check=True)
             if program == "mv":  # a process that has a catalog open has it wherever it lies
-                self.__exit__()
-                self.__enter__()
+                done = self.process.python(folder, CLOSES_CATALOGS)
+                assert done.code == 0, done.err
             return ""
         assert program == "driftline", command
-        printed = self._asked(folder, words)
+        done = self.process.run(folder, *words)
         if file:
-            (folder / file).write_text(printed)
-            return ""
-        lines = printed.replace(f"{folder}/", "").strip("\n").splitlines()
+            (folder / file).write_text(done.out)
+            return done.err
+        lines = (done.out + done.err).replace(f"{folder}/", "").strip("\n").splitlines()
         return "\n".join(line.rstrip() for line in lines)
 
-    def _asked(self, folder: Path, what: str | list[str]) -> str:
-        """The output of the process for lines of Python, or for a command by its words."""
-        timer = Timer(_SECONDS, self._process.kill)
-        timer.start()
-        self._process.stdin.write(json.dumps([str(folder), what]) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        timer.cancel()
-        assert answer, f"{what}: ended, or took {_SECONDS} s"
-        printed: str = json.loads(answer)
-        return printed
+
+@contextmanager
+def own_shell() -> Iterator[Shell]:
+    """A shell with a process of its own, in the environment of now. Java's log may be seen."""
+    with commands() as process:
+        process.silent = False
+        yield Shell(process)
 
 
 def followed(
@@ -139,34 +125,6 @@ def followed(
             others[program](*words)
         else:
             yield step, shell.run(step, folder)
-
-
-def serve() -> None:
-    """Serve as the process of a shell: each line of standard input names a folder, and what to run in it."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Java inherits it
-    prepare_environment()
-    find_jars()  # a first command would say that it downloads them
-    names: dict[str, Any] = {}
-    for line in sys.stdin:
-        folder, what = json.loads(line)
-        os.chdir(folder)
-        printed = StringIO()
-        with redirect_stdout(printed), redirect_stderr(printed):
-            if isinstance(what, str):
-                names["lake"] = driftline.Lake.open("lake")
-                names["spark"] = names["lake"].spark
-                exec(what, names)
-            else:
-                _command(what)
-        print(json.dumps(printed.getvalue()), file=answers, flush=True)
-
-
-def _command(words: list[str]) -> None:
-    from driftline.cli import main
-
-    with suppress(SystemExit):  # a page shows what is printed
-        main(words)
 
 
 def comparable(output: str) -> str:
@@ -203,7 +161,7 @@ def rewritten(page: str, folder: Path, shell: Shell) -> str:
 
 def rewrite(names: tuple[str, ...]) -> None:
     """Runs pages, and writes into each what it prints."""
-    with Shell() as shell:
+    with own_shell() as shell:
         for name in names:
             path = ROOT / name
             with tempfile.TemporaryDirectory() as folder:
@@ -212,7 +170,4 @@ def rewrite(names: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--serve"]:
-        serve()
-    else:
-        rewrite(tuple(sys.argv[1:]) or PAGES)
+    rewrite(tuple(sys.argv[1:]) or PAGES)

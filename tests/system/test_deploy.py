@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers.lakehouse import Lakehouse
-from system.docs_session import Shell, Step, comparable, followed
+from system.docs_session import Shell, Step, comparable, followed, own_shell
 
 JDBC = """\
 [catalog]
@@ -33,7 +33,7 @@ def shell(lakehouse: Lakehouse) -> Iterator[Shell]:
     with pytest.MonkeyPatch.context() as patched:
         for name, value in lakehouse.environment.items():
             patched.setenv(name, value)
-        with Shell() as shell:
+        with own_shell() as shell:
             yield shell
 
 

@@ -12,6 +12,7 @@ import click
 import pytest
 import typer
 
+from answering import Commands
 from driftline.cli.commands import app
 from driftline.cli.scope import Invocation
 from system.docs_session import PAGES, ROOT, Shell, comparable, demo_files, steps
@@ -20,9 +21,8 @@ DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
-def shell() -> Iterator[Shell]:
-    with Shell() as shell:
-        yield shell
+def shell(command_line: Commands) -> Shell:
+    return Shell(command_line)
 
 
 @pytest.mark.nightly

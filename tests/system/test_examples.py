@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from answering import Commands
 from core.test_notice import DRIFT
 from driftline.report.listeners import Notice
 from servers.http_server import serving
@@ -62,16 +62,15 @@ def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-def test_the_page_of_python_runs(tmp_path: Path) -> None:
+def test_the_page_of_python_runs(tmp_path: Path, command_line: Commands) -> None:
     lines = [text for page, _, text in examples("python") if page == "python.md"]
-    code = [sys.executable, "-W", "ignore", "-c", "\n".join(lines)]
-    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "10115" in done.stdout
-    assert "cannot be found" in done.stdout and "`Lake.tables()`" in done.stdout
+    done = command_line.python(tmp_path, "\n".join(lines))
+    assert done.code == 0, done.err
+    assert "10115" in done.out
+    assert "cannot be found" in done.out and "`Lake.tables()`" in done.out
 
 
-def test_the_notebook_runs(tmp_path: Path) -> None:
+def test_the_notebook_runs(tmp_path: Path, command_line: Commands) -> None:
     cells = json.loads((DOCS / "notebook.ipynb").read_text())["cells"]
     lines = ["def shown(value):", "    assert value is None or value._repr_html_()"]
     for cell in cells:
@@ -80,14 +79,8 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
             if isinstance(body[-1], ast.Expr):  # which a notebook shows
                 body[-1].value = ast.Call(ast.Name("shown"), [body[-1].value], [])
             lines.append(ast.unparse(ast.fix_missing_locations(ast.Module(body, []))))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", "\n".join(lines)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = command_line.python(tmp_path, "\n".join(lines))
+    assert done.code == 0, done.err
 
 
 def test_the_image_takes_what_there_is() -> None:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from servers.kafka import PASSWORDS, Kafka
 from servers.registry import Registry
-from system.docs_session import Shell, comparable, followed
+from system.docs_session import comparable, followed, own_shell
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
@@ -40,18 +40,16 @@ def programs(kafka: Kafka, folder: Path) -> Mapping[str, Callable[..., object]]:
     return {"kcat": kcat, "kafka-delete-records.sh": delete, "python": python}
 
 
-def test_word_by_word(
-    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_word_by_word(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     password = PASSWORDS["alice"]
     monkeypatch.setenv("KAFKA_PASSWORD", password)
     shutil.copy(kafka.authority.file, tmp_path)
     page = PAGE.read_text().replace("127.0.0.1:9092", kafka.address).replace("localhost:9093", kafka.secured)
-    with Registry() as registry, Shell() as shell:
+    with Registry() as registry, own_shell() as shell:
         page = page.replace("http://127.0.0.1:8081", registry.url)
         for step, printed in followed(page, tmp_path, shell, programs(kafka, tmp_path)):
             assert comparable(printed) == comparable(step.output), step.text
             assert password not in printed
-    assert " ERROR " not in capfd.readouterr().err  # as Java's log has it, beside the one sentence
+        assert " ERROR " not in shell.process.printed()  # as Java's log has it, beside the one sentence
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if password.encode() in path.read_bytes()]
