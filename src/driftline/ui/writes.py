@@ -38,7 +38,7 @@ Work: TypeAlias = Callable[[Table, Callable[[str], None]], Iterable["RenderableT
 Settings: TypeAlias = Mapping[str, Mapping[str, Any]]  # by table, as `driftline.toml` has them
 
 KEPT = 100  # writes whose pages are still there
-_UNDO = "`driftline undo` takes it back."
+_UNDO = "driftline undo takes it back."
 
 
 @dataclass(frozen=True, slots=True)
