@@ -364,22 +364,6 @@ def test_settings_of_the_file_are_kept_with_the_table(done):
     assert {"key": "driftline.dates", "value": "off"} in list(rows)
 
 
-def test_standard_input_and_what_it_leaves_behind(here):
-    temporary = here / "tmp"
-    temporary.mkdir()
-    command = (
-        "import sys, tempfile; tempfile.tempdir = sys.argv.pop(1); from driftline.cli import main; main()"
-    )
-    ran = call(
-        here, "-c", command, str(temporary), "ingest", "-", "--into", "shop.piped", "--json", given=DAY_1
-    )
-    assert ran.err == ""
-    assert ran.code == 0
-    assert json.loads(ran.out)["rows_written"] == 2
-    assert {c["seen_in"] for c in json.loads(ran.out)["changes"]} == {"-:1"}
-    assert list(temporary.glob("driftline-*")) == []
-
-
 def test_the_demo_in_json(here, command_line: Commands):
     argv = {"run": ["demo", "--lake", "json", "--json"], "copy": ["demo", "--files", "copies", "--json"]}
     assert list(faults(argv, command_line.each(here, argv))) == []

@@ -9,50 +9,38 @@ from pathlib import Path
 
 import pytest
 
-from .test_cli import Done, call
+from .test_cli import DAY_1, Done, call
 
 
-@pytest.fixture
-def dies(tmp_path):
-    def dies(phase: str, *commands: list[str]) -> list[Done]:
-        """Runs the commands, the last of which has its Java killed in the phase; returns what came of those before it."""
-        told = call(
-            tmp_path,
-            str(Path(__file__).with_name("java_dies.py")),
-            phase,
-            json.dumps(commands),
-            DRIFTLINE_DRIVER_MEMORY="1g",
-        )
-        assert (told.code, told.err) == (0, "")
-        *before, dead = (Done(*one) for one in json.loads(told.out))
-        assert_told(dead)
-        return before
-
-    return dies
-
-
-def assert_told(dead: Done) -> None:
-    assert dead.code == 3
-    sentence, hint = dead.err.splitlines()
-    assert sentence == "error: Java, in which Spark runs, stopped unexpectedly"
-    assert "DRIFTLINE_DRIVER_MEMORY" in hint
-
-
-def test_a_java_that_dies_is_one_sentence_and_nothing_is_lost_or_doubled(dies, tmp_path):
+def test_a_java_that_dies_is_one_sentence_and_nothing_is_lost_or_doubled(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"id": 1, "n": 1}\n{"id": 2, "n": "x"}\n{"id": 3}\n')
-    capture = ["capture", "in", "--into", "s.t", "--name", "orders"]
-    dies("writing", ["ingest", "in", "--into", "s.t"])
-    dies("committing", capture)
-    # What reads needs Spark as well.
-    (captured,) = dies("looking", capture, ["resolve", "s.t", "n", "--as", "string"])
-    assert captured.code == 0
     with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:  # of plain files Java would not start
         archive.write(tmp_path / "in" / "a.jsonl", "a.jsonl")
-    (stats,) = dies(
-        "comparing source and table", ["stats", "s.t", "--json"], ["verify", "in.zip", "--table", "s.t"]
-    )
-    assert json.loads(stats.out)["records"] == 3
+    capture = ["capture", "in", "--into", "s.t", "--name", "orders"]
+    commands: list[tuple[str | None, list[str]]] = [
+        ("writing", ["ingest", "in", "--into", "s.t"]),
+        ("committing", capture),
+        (None, capture),
+        # What reads needs Spark as well.
+        ("looking", ["resolve", "s.t", "n", "--as", "string"]),
+        (None, ["stats", "s.t", "--json"]),
+        ("comparing source and table", ["verify", "in.zip", "--table", "s.t"]),
+    ]
+    dies = str(Path(__file__).with_name("java_dies.py"))
+    told = call(tmp_path, dies, json.dumps(commands), DRIFTLINE_DRIVER_MEMORY="1g")
+    assert (told.code, told.err) == (0, "")
+    ended = [Done(*one) for one in json.loads(told.out)]
+    for (phase, _), done in zip(commands, ended, strict=True):
+        if phase is None:
+            assert done.code == 0, done
+        else:
+            sentence, hint = done.err.splitlines()
+            assert (done.code, sentence) == (3, "error: Java, in which Spark runs, stopped unexpectedly"), (
+                phase
+            )
+            assert "DRIFTLINE_DRIVER_MEMORY" in hint
+    assert json.loads(ended[4].out)["records"] == 3
 
 
 @pytest.mark.nightly
@@ -83,9 +71,14 @@ def test_every_call_of_python_after_java_died_is_one_sentence_and_a_new_lake_wor
 
 KEEPS_ROWS = """
 import os, signal, sys
+from contextlib import suppress
 from pyspark import StorageLevel
 from driftline import Lake
+from driftline.cli import main
 from driftline.runtime.temporary import folder
+if sys.argv[1] == "ends":
+    with suppress(SystemExit):
+        main(["ingest", "-", "--into", "s.piped", "--json"])
 lake = Lake.open("lake")
 lake.table("s.t").ingest([{"id": 1}])
 lake.table("s.t").read().persist(StorageLevel.DISK_ONLY).count()
@@ -96,7 +89,9 @@ if sys.argv[1] == "killed":
 
 
 @pytest.mark.nightly
-def test_temporary_files_are_private_and_a_killed_start_s_go_with_the_next(tmp_path):
+def test_temporary_files_are_private_and_a_killed_start_s_go_with_the_next_which_reads_standard_input(
+    tmp_path,
+):
     place = tmp_path / "place"
     place.mkdir()
     settings = {"DRIFTLINE_DRIVER_MEMORY": "1g", "TMPDIR": str(place)}
@@ -107,10 +102,14 @@ def test_temporary_files_are_private_and_a_killed_start_s_go_with_the_next(tmp_p
     assert [path.name.split(".")[0] for path in left] == ["driftline-run"]
     assert stat.S_IMODE(left[0].stat().st_mode) == 0o700
 
-    done = call(tmp_path, "-c", KEEPS_ROWS, "ends", **settings)
+    done = call(tmp_path, "-c", KEEPS_ROWS, "ends", given=DAY_1, **settings)
 
     assert (done.code, done.err) == (0, "")
+    report, blocks = map(json.loads, done.out.splitlines())
+    assert blocks > 0
+    assert report["rows_written"] == 2
+    assert {change["seen_in"] for change in report["changes"]} == {"-:1"}
     deadline = time.monotonic() + 60  # Java ends a moment after Python
-    while (left := [*place.glob("driftline-run*")]) and time.monotonic() < deadline:
+    while (left := [*place.glob("driftline-*")]) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left == []
