@@ -2,8 +2,9 @@
 
 A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table,
 name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
-snapshots but the last, of Iceberg. Without `die` they go to their end, and the answer is what is there then, and which files
-were left by what died, and are deleted.
+snapshots but the last, of Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
+the stores of the first one. Without `die` they go to their end, and the answer is what is there then, and which files were left
+by what died, and are deleted.
 
 Once each capture is where it is to die, `kill` ends the whole process group, Python and Java, by SIGKILL. Without it the lakes
 are copied at that moment: what is on the disk is what a kill leaves. The captures then end by an error, and the copies take the
@@ -40,12 +41,15 @@ def main() -> None:
         print(json.dumps(started(told["captures"], number, kill=told["kill"])), file=answers, flush=True)
 
 
-def started(captures: list[dict], number: int, *, kill: bool) -> list[dict]:
+def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
     """Run the captures; returns what is there of each in the end, nothing where they have died."""
-    for one in captures:
+    for one in told:
         for kind, options in one.get("stores", {}).items():
             configure(kind, options)
-    lakes = [opened(one, number) for one in captures]
+    all_lakes = [opened(one, number) for one in told]
+    _ = all_lakes[0].spark  # starts it
+    captures = [one for one in told if not one.get("waits")]
+    lakes = [lake for one, lake in zip(told, all_lakes, strict=True) if not one.get("waits")]
     for one, lake in zip(captures, lakes, strict=True):
         for name in tables(one) if one.get("tidy") and "ducklake" not in one else ():
             if lake.spark.catalog.tableExists(f"lake.{name}"):

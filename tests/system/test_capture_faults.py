@@ -1,6 +1,7 @@
 """Captures die at every point that matters, twice in a row, and again after their tables were tidied up: in the end every
-record is there once. Those that die at the same points run in one process, as its start is what takes long; at some of the
-points it is killed, at the others their lakes become what a kill would have left of them (`killed.py`)."""
+record is there once. All of them run in one process, as its start is what takes long; at some of the points it is killed, at
+the others their lakes become what a kill would have left of them (`killed.py`). Each format of a table dies at every point;
+captures that differ by their sources alone share the points."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import io
 import json
 import random
 import signal
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,32 @@ from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
 from servers.registry import Registry
 
-Death = tuple[str, int]
-# Where each start dies: at the making of the table, then in the batch after it, again and again, until that is in.
-DEATHS = [
-    ("committing", 1),
-    ("observing", 2),
-    ("planning", 1),
-    ("writing", 1),
-    ("quarantining", 1),
-    ("committing", 1),
-    ("committed", 1),
-    ("committed", 1),
-]
+Deaths = dict[int, tuple[str, int]]  # by the numbers of starts: the phase, and which one of that name
+# At the making of the table, then in the batch after it, again and again, until that is in.
+EVERYWHERE: Deaths = {
+    0: ("committing", 1),
+    1: ("observing", 2),
+    2: ("planning", 1),
+    3: ("writing", 1),
+    4: ("quarantining", 1),
+    5: ("committing", 1),
+    6: ("committed", 1),
+    7: ("committed", 1),
+}
+# These two together die everywhere as well, each of them at the making of its table or behind it, and tidied up.
+HALF: Deaths = {0: ("committing", 1), 3: ("writing", 2), 5: ("committing", 1), 7: ("committed", 1)}
+OTHER_HALF: Deaths = {
+    1: ("observing", 2),
+    2: ("planning", 1),
+    4: ("quarantining", 1),
+    6: ("committed", 1),
+    7: ("committed", 1),
+}
 TIDY = (5, 7)  # before these, snapshots expire to the last one and files are compacted
+KILLED = (3, 4)  # these end by a kill; behind the others lakes are as one would leave them
+# No kill can be imitated in a store.
+STORED: Deaths = {3: ("committing", 2), 4: ("committed", 1)}
+TYPED: Deaths = {3: ("writing", 2), 4: ("committed", 1)}
 RECORDS = 3  # of one batch, and one that is none
 
 
@@ -51,7 +65,7 @@ class Faulty:
 
     told: dict[str, Any]
     more: Callable[[int], object]
-    deaths: list[Death]
+    deaths: Deaths
 
     @classmethod
     def into(
@@ -60,7 +74,7 @@ class Faulty:
         lake: str,
         source: str,
         more: Callable[[int], object],
-        deaths: list[Death],
+        deaths: Deaths,
         **options: Any,
     ) -> Faulty:
         told = {
@@ -73,7 +87,7 @@ class Faulty:
         return cls(told, more, deaths)
 
     @classmethod
-    def of_files(cls, table: str, lake: str, folder: Path, deaths: list[Death]) -> Faulty:
+    def of_files(cls, table: str, lake: str, folder: Path, deaths: Deaths) -> Faulty:
         folder.mkdir()
         return cls.into(
             table,
@@ -85,8 +99,10 @@ class Faulty:
         )
 
     def start(self, number: int) -> dict[str, Any]:
-        """The arguments of the start with this number, before which one more batch has come."""
-        self.more(number + 1)
+        """The arguments of the start with this number: if it is to die there, one more batch has come before."""
+        if number not in self.deaths:
+            return {**self.told, "waits": True}
+        self.more(sorted(self.deaths).index(number) + 1)
         return {**self.told, "die": self.deaths[number], "tidy": number in TIDY}
 
     def check(self, found: dict[str, Any]) -> None:
@@ -107,7 +123,7 @@ class Keyed(Faulty):
 
     @classmethod
     def of_changes(
-        cls, table: str, lake: str, folder: Path, deaths: list[Death], ducklake: str | None = None
+        cls, table: str, lake: str, folder: Path, deaths: Deaths, ducklake: str | None = None
     ) -> Keyed:
         folder.mkdir()
         stream, batches = stream_of(random.Random(table), 120), len(deaths) + 1
@@ -127,17 +143,15 @@ class Keyed(Faulty):
         assert found["quarantine"] == {"rows": self.batches, "records": self.batches}
 
 
-def died_everywhere(*captures: Faulty, killed: Container[int]) -> list[dict[str, Any]]:
-    """Has the captures die at each of their deaths, as many for each; returns what is there of each in the end.
-    ``killed``: the numbers of the starts that end by a kill; behind the others lakes are as one would leave them.
-    """
+def died_everywhere(*captures: Faulty) -> list[dict[str, Any]]:
+    """Has the captures die at each of their deaths; returns what is there of each in the end."""
     for capture in captures:
         capture.more(0)
     with answering(Path(__file__).with_name("killed.py")) as starts:
-        for number in range(len(captures[0].deaths)):
+        for number in EVERYWHERE:
             told = [capture.start(number) for capture in captures]
-            if number in killed:
-                assert starts.dies({"captures": told, "kill": True}) == -signal.SIGKILL
+            if number in KILLED:
+                assert starts.dies({"captures": told, "kill": True}) == -signal.SIGKILL, starts.printed()
             else:
                 assert starts.ask({"captures": told, "kill": False}) == []
         found: list[dict[str, Any]] = starts.ask(
@@ -146,26 +160,6 @@ def died_everywhere(*captures: Faulty, killed: Container[int]) -> list[dict[str,
     for capture, each in zip(captures, found, strict=True):
         capture.check(each)
     return found
-
-
-def test_files_a_topic_and_changes_by_key(tmp_path: Path, kafka: Kafka) -> None:
-    lake = str(tmp_path / "lake")
-    # A DuckLake has no phase of its own for the quarantine.
-    in_one = [("committing" if phase == "quarantining" else phase, times) for phase, times in DEATHS]
-    died_everywhere(
-        Keyed.of_changes("t.keyed", lake, tmp_path / "changes", DEATHS),
-        Keyed.of_changes("t.keyed_too", str(tmp_path / "duck"), tmp_path / "more", in_one, "sqlite"),
-        Faulty.of_files("t.files", lake, tmp_path / "in", DEATHS),
-        Faulty.into(
-            "t.topic",
-            lake,
-            f"kafka://{kafka.address}/faults",
-            lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0),
-            DEATHS,
-            max_records=RECORDS + 1,
-        ),
-        killed={4},
-    )
 
 
 def framed(line: str, registry: Registry) -> bytes:
@@ -180,34 +174,56 @@ def framed(line: str, registry: Registry) -> bytes:
     return b"\0" + registry.register("typed-value", schema).to_bytes(4, "big") + value.getvalue()
 
 
-def test_files_into_a_store_and_a_topic_of_typed_values(
-    tmp_path: Path,
-    kafka: Kafka,
-    lakehouse: Lakehouse,
-) -> None:
-    """The lake of the files, and their checkpoint, are in an object store; what a process leaves there, `clean` finds."""
-    files = Faulty.of_files(
-        "faults.t", lakehouse.warehouse, tmp_path / "in", [("committing", 2), ("committed", 1)]
-    )
+def of_a_store(folder: Path, lakehouse: Lakehouse) -> tuple[Faulty, Faulty]:
+    """Captures of files, one of them into a table with a key; the lake, and their checkpoints, are in an object store."""
+    files = Faulty.of_files("faults.t", lakehouse.warehouse, folder / "store-in", STORED)
     files.told.update(
         properties={"type": "rest", "uri": lakehouse.rest.uri, **lakehouse.reach},
         stores={"s3": lakehouse.s3.options},
     )
-    keyed = Keyed.of_changes("faults.keyed", "", tmp_path / "changes", files.deaths)
+    keyed = Keyed.of_changes("faults.keyed", "", folder / "store-changes", STORED)
     keyed.told.update(
         {**files.told, **{name: keyed.told[name] for name in ("source", "table", "name", "options")}}
     )
-    with Registry() as registry:
-        typed = Faulty.into(
+    return files, keyed
+
+
+def of_topics(kafka: Kafka, registry: Registry, lake: str) -> tuple[Faulty, Faulty]:
+    """A capture of JSON, and one of Avro."""
+    return (
+        Faulty.into(
+            "t.topic",
+            lake,
+            f"kafka://{kafka.address}/faults",
+            lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0),
+            OTHER_HALF,
+            max_records=RECORDS + 1,
+        ),
+        Faulty.into(
             "t.typed",
-            str(tmp_path / "lake"),
+            lake,
             f"kafka://{kafka.address}/typed",
             lambda n: kafka.send("typed", [framed(r, registry) for r in batch(n)], partition=0),
-            [("writing", 2), ("committed", 1)],
+            TYPED,
             max_records=RECORDS + 1,
             value_format="avro",
             registry={"url": registry.url},
+        ),
+    )
+
+
+def test_files_topics_and_changes_by_key(tmp_path: Path, kafka: Kafka, lakehouse: Lakehouse) -> None:
+    """What a process leaves in a store, `clean` finds."""
+    lake = str(tmp_path / "lake")
+    # A DuckLake has no phase of its own for the quarantine.
+    in_one = EVERYWHERE | {4: ("committing", 1)}
+    with Registry() as registry:
+        found, *_ = died_everywhere(
+            *of_a_store(tmp_path, lakehouse),
+            *of_topics(kafka, registry, lake),
+            Faulty.of_files("t.files", lake, tmp_path / "in", HALF),
+            Keyed.of_changes("t.keyed", lake, tmp_path / "changes", EVERYWHERE),
+            Keyed.of_changes("t.keyed_too", str(tmp_path / "duck"), tmp_path / "more", in_one, "sqlite"),
         )
-        found, *_ = died_everywhere(files, keyed, typed, killed={0, 1})
     assert found["left"]
     assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])
