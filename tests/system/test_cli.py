@@ -364,13 +364,13 @@ def test_settings_of_the_file_are_kept_with_the_table(done):
     assert {"key": "driftline.dates", "value": "off"} in list(rows)
 
 
-def test_the_demo_in_json(here, command_line: Commands):
-    argv = {"run": ["demo", "--lake", "json", "--json"], "copy": ["demo", "--files", "copies", "--json"]}
+def test_the_names_of_the_demo_s_files_in_json(here, command_line: Commands):
+    argv = {"copy": ["demo", "--files", "copies", "--json"]}
     assert list(faults(argv, command_line.each(here, argv))) == []
 
 
-def test_the_demo_takes_all_that_comes_and_loses_nothing(here):
-    ran = call(here, "-m", "driftline", "demo", "--lake", "shown")
+def test_the_demo_takes_all_that_comes_and_loses_nothing(here, command_line: Commands):
+    ran = command_line.run(here, "demo", "--lake", "shown")
     assert ran.err == ""
     assert ran.code == 0
     for shown in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from answering import Done
+from json_output import faults
 
 ROOT = Path(__file__).parents[2]
 # Each brings a library whose parts are among what is left out, or reads such parts itself.
@@ -30,12 +34,15 @@ def test_the_demo_without_what_the_image_leaves_out(tmp_path: Path) -> None:
     assert not [*libraries.glob("pyspark/jars/rocksdbjni*")]
     # With settings of its own, Java has no archive of classes, which would be one for this folder alone.
     given = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_CONF_DIR": str(tmp_path)}
-    for command in (["-c", USED], ["-m", "driftline", "demo"]):
+    demo = ["demo", "--json"]
+    for command in (["-c", USED], ["-m", "driftline", *demo]):
         done = subprocess.run(
             [python, *command], env=given, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-    assert "nothing is missing" in done.stdout
+    assert list(faults({"demo": demo}, {"demo": Done(0, done.stdout, done.stderr)})) == []
+    *_, verdict = map(json.loads, done.stdout.splitlines())
+    assert (verdict["ok"], verdict["records"]) == (True, 404)
 
 
 def _environment(folder: Path) -> tuple[Path, Path]:
