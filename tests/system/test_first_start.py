@@ -20,8 +20,7 @@ java.USUAL_PLACES = ()
 from driftline.runtime.session import open_session, stop_session
 spark = open_session(Path(sys.argv[1]))
 spark.sql("create namespace db")
-spark.sql("create table db.t (id int) using iceberg")
-spark.sql("insert into db.t values (1)")
+spark.sql("create table db.t using iceberg as select 1 as id")
 spark.sql("alter table db.t add column name string")
 spark.sql("insert into db.t values (2, 'b')")
 print(sorted(map(tuple, spark.table("db.t").collect())))
@@ -94,19 +93,25 @@ def publish(mirror: Path, wanted: list[str]) -> None:
         )
 
 
-def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
+def test_jars_of_which_one_is_gone_are_resolved_again_and_only_once(mirror):
     publish(mirror, packages())
+    names = sorted("{}_{}-{}.jar".format(*package.split(":")) for package in packages())
+    cached = [jars.cache_folder() / "jars" / name for name in names]
+    listed = jars._jar_list(())
+    listed.parent.mkdir()
+    listed.write_text("\n".join(names))
+    for jar in cached:
+        jar.write_bytes(b"an older jar")
     said: list[str] = []
-    found = jars.find_jars(said.append)
-    assert len(found) == len(packages())
-    assert len(said) == 1
-    assert jars.find_jars(said.append) == jars.cached_jars() == found
-    assert len(said) == 1
-    found[0].unlink()
+    assert jars.find_jars(said.append) == jars.cached_jars() == cached
+    assert said == []
+    cached[0].unlink()
     assert jars.cached_jars() == []
-    assert jars.find_jars(said.append) == found
-    assert len(said) == 2
-    assert {path.suffix for path in found[0].parent.iterdir()} == {".jar", ".txt"}
+    assert jars.find_jars(said.append) == cached
+    assert {jar.read_bytes() for jar in cached} == {b"a jar"}
+    assert jars.find_jars(said.append) == jars.cached_jars() == cached
+    assert len(said) == 1
+    assert {path.suffix for path in listed.parent.iterdir()} == {".jar", ".txt"}
 
 
 def test_a_jar_with_a_classifier_comes_from_the_mirror_too(mirror, tmp_path):
