@@ -114,6 +114,7 @@ none.history() | there is no table
 none.layout() | there is no table
 none.undo() | there is no table
 none.drop() | there is no table
+none.compact() | there is no table
 none.erase("id = 1") | there is no table
 none.view() | there is no table
 none.resolve("id", "long") | there is no table

@@ -81,6 +81,8 @@ COMMANDS = {
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
     "erase unasked": ["erase", "shop.set", "--where", "id = 1"],
     "erase dry": ["erase", "shop.set", "--where", "id = 1", "--dry-run", "--json"],
+    "compact dry": ["compact", "shop.orders", "--dry-run", "--json"],
+    "compact": ["compact", "shop.orders"],
     "expire unasked": ["expire", "shop.orders", "--older-than", "1ms"],
     "expire no age": ["expire", "shop.orders", "--older-than", "7", "--dry-run"],
     "expire dry": ["expire", "shop.orders", "--older-than", "7d", "--dry-run", "--json"],
@@ -256,6 +258,12 @@ def test_rows_are_erased_when_it_is_asked_for(done):
     lines = done["erase"].out.splitlines()
     assert lines[0] == "erased  shop.set"
     assert "proved: no file in the table's folders has such a row" in done["erase"].out
+
+
+def test_compact_tells_files_before_and_after_and_those_that_are_left(done):
+    dry = json.loads(done["compact dry"].out)
+    assert (dry["table"], dry["done"], dry["files_before"] > 0) == ("shop.orders", False, True)
+    assert done["compact"].out.startswith(f"compacted  shop.orders\n  {dry['files_before']} file")
 
 
 def test_snapshots_expire_when_it_is_asked_for(done):

@@ -15,6 +15,7 @@ from driftline.cli.capture import capture, seek
 from driftline.cli.contract import contract
 from driftline.cli.evolution import (
     alter,
+    compact,
     drop,
     erase,
     expire,
@@ -105,7 +106,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, ui, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, ui, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

@@ -161,6 +161,24 @@ def erase(
         raise typer.Exit(1)
 
 
+def compact(
+    context: typer.Context,
+    table: TableName,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be written anew; change nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write small and worn files anew; rows, their ids and the history stay."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import tables
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=True)
+        compacted = lake.table(table).compact(dry_run=dry_run, progress=progress.phase)
+    put(compacted.to_dict()) if json else show(tables.compacted(compacted))
+
+
 def expire(
     context: typer.Context,
     table: TableName,

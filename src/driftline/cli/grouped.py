@@ -21,7 +21,18 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query", "ui"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
-    "Run a lake": ("init", "doctor", "clean", "drop", "erase", "expire", "relocate", "demo", "json-schema"),
+    "Run a lake": (
+        "init",
+        "doctor",
+        "compact",
+        "clean",
+        "drop",
+        "erase",
+        "expire",
+        "relocate",
+        "demo",
+        "json-schema",
+    ),
 }
 # What follows the command's name, in lines of 80 columns.
 _EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +68,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "init": ("",),
     "doctor": ("",),
     "clean": ("--dry-run",),
+    "compact": ("shop.orders --dry-run", "shop.orders"),
     "drop": ("shop.orders --dry-run", "shop.orders --purge --yes"),
     "expire": ("shop.orders --older-than 7d --dry-run", "shop.orders --older-than 2026-01-31 --yes"),
     "erase": ("shop.orders --where \"customer_id = 'c-4711'\" --dry-run",),

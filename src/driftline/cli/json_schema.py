@@ -16,6 +16,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "alter": ("operations.alter.AlteredJson",),
     "capture": ("capture.query.BatchJson",),
     "clean": ("cli.tables.CleanedJson",),
+    "compact": ("operations.compact.CompactedJson",),
     "relocate": ("formats.home.RelocationJson",),
     "contract check": ("report.findings.ContractCheckJson",),
     "demo": ("ingest.result.ResultJson", "verify.verdict.VerdictJson", "cli.demo.CopiedJson"),

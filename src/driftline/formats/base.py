@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from driftline.core.changes import Change
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.history.entries import Snapshot, Versions
     from driftline.core.schema.definition import Laid
-    from driftline.keys.anew import RowsLeft
+    from driftline.keys.anew import RewriteCandidate, RowsLeft
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
@@ -118,13 +118,37 @@ class Added(NamedTuple):
 class LastBatch:
     """The batch that wrote to a table last, and the snapshot that it made.
 
-    ``added``: the number of rows added; ``removed``: the number of earlier rows removed.
+    ``added``: the number of rows added; ``removed``: the number of earlier rows removed; ``behind``: the
+    snapshots that came after it, and changed no row.
     """
 
     id: str
     snapshot: int
     added: int
     removed: int
+    behind: tuple[int, ...] = ()
+
+    def made(self, snapshot: int | None) -> bool:
+        """True if a snapshot has the table's rows as the batch left them."""
+        return snapshot == self.snapshot or snapshot in self.behind
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritable:
+    """The data files of a table that are worth writing anew.
+
+    Attributes:
+        groups: of files, each for one commit.
+        left: the number of other files, by the reason.
+        files: the number of all files; ``size``: their bytes.
+        target: bytes that a file should have.
+    """
+
+    groups: Sequence[Sequence[RewriteCandidate]] = ()
+    left: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    size: int = 0
+    target: int = 0
 
 
 class RowTransaction(Protocol):
@@ -284,6 +308,13 @@ class UpkeepTransaction(Protocol):
         """Return the transaction, to change rows by key. Raises UsageError if the format cannot."""
         raise _only_adds(self)
 
+    def by_file(self: RowTransaction) -> FileTransaction:
+        """Return the transaction, to write files anew. Raises UsageError if the format cannot."""
+        raise UsageError(
+            f"the table at {self.location} is not compacted: driftline writes files anew in Iceberg tables alone",
+            "in a DuckLake, DuckDB's ducklake_merge_adjacent_files merges small files between two changes of the schema",
+        )
+
     def read_written(self) -> DataFrame | None:
         """Return the rows that the committed transaction wrote; None if they cannot be read separately."""
         return None
@@ -306,6 +337,32 @@ def _only_adds(transaction: RowTransaction) -> UsageError:
 
 class Transaction(RowTransaction, UpkeepTransaction, Protocol):
     """A transaction of any format."""
+
+
+class FileTransaction(Transaction, Protocol):
+    """A transaction that writes files anew, and changes no row."""
+
+    def rewritable(self) -> Rewritable:
+        """Choose the files that are worth writing anew."""
+        ...
+
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
+        """Have tasks write their rows, as `KeyedTransaction.write` does."""
+        ...
+
+    def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
+        """Take files out of the table; returns their rows, which `write` has to write.
+
+        Raises Moved if the table has these files no longer, or other rows of them are deleted.
+        """
+        ...
 
 
 class KeyedTransaction(Transaction, Protocol):

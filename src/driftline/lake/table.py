@@ -36,6 +36,7 @@ from driftline.lake.check import AuditRequest, checked
 from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
+from driftline.operations.compact import Compacted, compact
 from driftline.operations.drop import Dropped, drop
 from driftline.operations.erase import Erased, erase
 from driftline.operations.expire import Expired, expire, limit_of
@@ -387,6 +388,23 @@ class Table(Shown):
         limit = limit_of(older_than, retain_last)
         captures = captures_of(self.lake.warehouse, self.name)
         return expire(self.lake.format, self.format, limit, captures, dry_run=dry_run, progress=progress)
+
+    def compact(
+        self, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Compacted:
+        """Write small and worn files of the table anew; rows, their ids and the history stay.
+
+        Files whose rows another writer changes meanwhile are left. Iceberg only.
+
+        Args:
+            dry_run: Tell what would be written; change nothing.
+            progress: Called with the name of each step.
+
+        Raises:
+            UsageError: There is no such table, or it is a DuckLake's.
+            DataError: Its rows cannot be written anew as they are.
+        """
+        return compact(self.format, dry_run=dry_run, progress=progress)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

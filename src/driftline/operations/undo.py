@@ -164,8 +164,8 @@ def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
     since otherwise than by a batch.
     """
     batch = table.last_batch()
-    if batch is not None and (last.by == "batch" or last.after.snapshot != batch.snapshot):
-        return None if last.makes_table and last.after.snapshot == batch.snapshot else batch
+    if batch is not None and (last.by == "batch" or not batch.made(last.after.snapshot)):
+        return None if last.makes_table and batch.made(last.after.snapshot) else batch
     # Only the newest batch can go: others may have read its rows, or overtaken them.
     if batch is None and last.by == "batch" and not last.makes_table:
         raise DataError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from driftline.ingest.fan_out import FanOutResult
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
+from driftline.operations.compact import Compacted
 from driftline.operations.drop import Dropped
 from driftline.operations.erase import Erased
 from driftline.operations.expire import Expired
@@ -17,7 +18,17 @@ from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
 from driftline.report.fan_out import fan_out
-from driftline.report.tables import altered, difference, dropped, erased, expired, history, layout, undone
+from driftline.report.tables import (
+    altered,
+    compacted,
+    difference,
+    dropped,
+    erased,
+    expired,
+    history,
+    layout,
+    undone,
+)
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
@@ -43,6 +54,7 @@ shows(Difference, difference)
 shows(Dropped, dropped)
 shows(Erased, erased)
 shows(Expired, expired)
+shows(Compacted, compacted)
 shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)

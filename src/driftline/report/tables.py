@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from driftline.operations.alter import Altered
+    from driftline.operations.compact import Compacted
     from driftline.operations.drop import Dropped
     from driftline.operations.erase import Erased
     from driftline.operations.expire import Expired
@@ -124,6 +125,20 @@ def expired(result: Expired) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(f"lost: {loss}"), "yellow"), 2, 6)
     for place in result.not_reached:
         yield Hanging(Text(clean(f"not reached: {place}"), "dim"), 2, 6)
+    if not result.is_done:
+        yield Text("dry run: nothing is changed")
+
+
+def compacted(result: Compacted) -> Iterator[RenderableType]:
+    """The outcome of a `compact`: the files before and after, and those that stay, with the reason."""
+    verb, about = ("compacted", "") if result.is_done else ("to compact", "about ")
+    yield Text.assemble(f"{verb}  ", (clean(result.table), "bold"))
+    yield Text(f"  {counted(result.files_before, 'file')}, {_size(result.bytes_before)}, before")
+    yield Text(f"  {about}{counted(result.files_after, 'file')}, {_size(result.bytes_after)}, after")
+    moved, commits = counted(result.rows, "row"), counted(result.commits, "commit")
+    yield Text(f"  {counted(result.written_anew, 'file')} with {moved} written anew, in {commits}")
+    for reason, count in result.left.items():
+        yield Hanging(Text(clean(f"left: {counted(count, 'file')}: {reason}"), "dim"), 2, 6)
     if not result.is_done:
         yield Text("dry run: nothing is changed")
 

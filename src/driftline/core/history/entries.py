@@ -41,6 +41,7 @@ EXPIRING = "driftline.expiring"  # the path of the list of files that wait for t
 LEDGER = "driftline.files"  # where the source files are listed that the table has taken
 MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only rewrote
 SEEN = "driftline.seen"  # of the same: where the first and last batches of the columns of such rows are noted
+COMPACTED = "driftline.compaction"  # of a snapshot that only wrote files anew: how many went
 OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
 RECORD_LIMIT = 4000  # characters
 STATEMENT = 1000

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise, takewhile
 from typing import Any
 
-from driftline.core.history.entries import BATCH, MOVED, OTHERS
+from driftline.core.history.entries import BATCH, COMPACTED, MOVED, OTHERS
 
 KEEP = 100  # snapshots of the main branch, by default
 # Each commit rewrites the metadata, and a table fed every minute would have 1,440 snapshots a day in it.
@@ -193,6 +193,11 @@ def keeps(snapshot: Snapshot) -> bool:
     # care of those that others wrote.
     marks = "added-delete-files" in summary and "deleted-data-files" not in summary
     return marks or (MOVED in summary and OTHERS not in summary) or summary.get("operation") == "append"
+
+
+def is_counted(snapshot: Snapshot) -> bool:
+    """True if the snapshot is a batch's, and counts among those that are thinned: a compaction is none."""
+    return keeps(snapshot) and COMPACTED not in snapshot.get("summary", {})
 
 
 def _age(snapshot: Snapshot) -> tuple[int, int]:

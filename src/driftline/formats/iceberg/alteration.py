@@ -29,7 +29,7 @@ from driftline.formats.iceberg.definition import definition, metrics_of_all, ste
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.manifests import by_entries, by_spark, entries_of, null_count
-from driftline.formats.iceberg.reader import read_as
+from driftline.formats.iceberg.reader import before_compaction, read_as
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.runtime.spark_version import java_type
 
@@ -207,7 +207,7 @@ class IcebergAlteration:
 
         Raises DataError if that was expired, CommitConflict if the batch's is not the current one any more.
         """
-        snapshot = self._java.currentSnapshot()
+        snapshot, _ = before_compaction(self._java)
         if snapshot is None or int(snapshot.snapshotId()) != batch.snapshot:
             raise CommitConflict(f"{self.table.name} was changed by another writer")
         before = snapshot.parentId()

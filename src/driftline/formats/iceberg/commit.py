@@ -534,7 +534,7 @@ def accounted(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, s
     branch = retention.main(metadata)
     remaining = [s for s in branch if s["snapshot-id"] not in gone]
     batches = [
-        sum(map(retention.keeps, line[: retention.first_gap(line) + 1])) for line in (branch, remaining)
+        sum(map(retention.is_counted, line[: retention.first_gap(line) + 1])) for line in (branch, remaining)
     ]
     expired = int(metadata["properties"].get(EXPIRED, 0)) + batches[0] - batches[1]
     behind = retention.behind(remaining)

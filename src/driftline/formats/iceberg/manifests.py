@@ -33,7 +33,7 @@ from driftline.core.columns.statistics import (
 from driftline.core.columns.timeline import periods
 from driftline.core.history import entries
 from driftline.core.history import entries as last_changes
-from driftline.core.history.entries import BATCH, EXPIRED, MOVED, SEEN
+from driftline.core.history.entries import BATCH, COMPACTED, EXPIRED, MOVED, SEEN
 from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
@@ -628,7 +628,10 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     properties = metadata.get("properties", {})
     changes = entries.last_changes(properties)
     schemas = list(reversed(entries.written_with(changes, metadata["current-schema-id"])))
-    missing = int(metadata.get("last-sequence-number", 0)) - sum(1 for _ in snapshots(metadata))
+    known = {s.id for s in snapshots(metadata)}
+    # A compaction behind a gap is no batch that went.
+    known |= {s["snapshot-id"] for s in metadata.get("snapshots", ()) if COMPACTED in s.get("summary", {})}
+    missing = int(metadata.get("last-sequence-number", 0)) - len(known)
     return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
 
 

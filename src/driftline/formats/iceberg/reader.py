@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.history.entries import LEDGER
+from driftline.core.history.entries import COMPACTED, LEDGER
 from driftline.core.history.retention import rolled_back
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import REMEMBERED
@@ -179,9 +179,18 @@ def read_as(table: IcebergHandle, java: Any, schema: Schema) -> DataFrame:
 
 def read_appended(table: IcebergHandle, after: int, snapshot: int) -> DataFrame | None:
     """Read the rows that a snapshot appended; None if it did more, or if Spark cannot read all columns."""
-    schema, java = table.load().schema, table.java()
+    java = table.java()
     added = None if java is None else java.snapshot(snapshot)
-    if readable(schema) != schema or added is None or str(added.operation()) != "append":
+    return (
+        None
+        if added is None or str(added.operation()) != "append"
+        else _read_appended(table, after, snapshot)
+    )
+
+
+def _read_appended(table: IcebergHandle, after: int, snapshot: int) -> DataFrame | None:
+    schema = table.load().schema
+    if readable(schema) != schema:
         return None
     between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
     return table.spark.read.options(**between).table(table.full_name)
@@ -195,14 +204,30 @@ def read_between(table: IcebergHandle, before: State, now: State) -> DataFrame |
     java, snapshot_id = table.java(), now.snapshot
     while snapshot_id != before.snapshot:
         snapshot = None if java is None or snapshot_id is None else java.snapshot(snapshot_id)
-        if snapshot is None or str(snapshot.operation()) != "append":
+        is_only_moved = snapshot is not None and is_compaction(snapshot)
+        if snapshot is None or not (is_only_moved or str(snapshot.operation()) == "append"):
             return None
         snapshot_id = snapshot.parentId()
     if before.snapshot is None or now.snapshot is None:
         return None
     if before.snapshot == now.snapshot:
         return read_table(table).limit(0)
-    return read_appended(table, before.snapshot, now.snapshot)
+    # Iceberg reads what the appends between them added, and passes over other snapshots.
+    return _read_appended(table, before.snapshot, now.snapshot)
+
+
+def is_compaction(snapshot: Any) -> bool:
+    """True if a Java snapshot only wrote files anew: the table's rows are those of the one before it."""
+    return bool(snapshot.summary().containsKey(COMPACTED))
+
+
+def before_compaction(java: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return the last snapshot of a Java table that changed rows, and the ids of those behind it."""
+    snapshot, behind = java.currentSnapshot(), list[int]()
+    while snapshot is not None and is_compaction(snapshot):
+        behind.append(int(snapshot.snapshotId()))
+        snapshot = None if snapshot.parentId() is None else java.snapshot(snapshot.parentId())
+    return snapshot, tuple(behind)
 
 
 def metadata_table(table: IcebergHandle, kind: str) -> DataFrame:

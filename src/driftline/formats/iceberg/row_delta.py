@@ -281,7 +281,7 @@ class RowDelta:
 
     def _as_candidate(self, path: str) -> RewriteCandidate:
         """Return a data file, as worn as it would be."""
-        file, dead = self._files[path], self._removed[path] | self._dead_before(path)
+        file, dead = self._files[path], self._removed.get(path, BitMap64()) | self._dead_before(path)
         rows, size = int(file["record-count"]), int(file["file-size-in-bytes"])
         return RewriteCandidate(path, rows, size, dead, file.get("first-row-id"))
 
@@ -290,6 +290,15 @@ class RowDelta:
         stored = self.stored(self._schema.struct)
         for file in self._rewritten:
             yield int(self._tasks[file.path].file().fileSequenceNumber()), stored.filled(file.path)
+
+    @property
+    def has_ids(self) -> bool:
+        """True if the table's rows have ids."""
+        return self._version >= WITH_VECTORS
+
+    def with_ids(self, struct: Struct) -> Struct:
+        """The struct of rows with their ids, and the sequence numbers of their last changes."""
+        return _with_ids(struct)
 
     @property
     def rewrites(self) -> bool:

@@ -41,6 +41,7 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.handle import IcebergHandle
 from driftline.formats.iceberg.manifests import sums_by_spark, table_statistics
 from driftline.formats.iceberg.reader import (
+    before_compaction,
     check_seen,
     ledger_of,
     metadata_table,
@@ -187,7 +188,7 @@ class IcebergTable(CatalogTable):
 
     def last_batch(self) -> LastBatch | None:
         """Return the batch that made the current snapshot; None if it rewrote rows, or another writer did."""
-        snapshot = self.handle.existing().currentSnapshot()
+        snapshot, behind = before_compaction(self.handle.existing())
         summary = {} if snapshot is None else text_map(self.handle.jvm, snapshot.summary())
         if BATCH not in summary or (MOVED not in summary and int(summary.get("deleted-data-files", 0))):
             return None
@@ -202,7 +203,7 @@ class IcebergTable(CatalogTable):
             )
         )
         before = gone - moved + deleted - removed
-        return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added - moved, before)
+        return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added - moved, before, behind)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """Yield a snapshot and its known ancestors."""

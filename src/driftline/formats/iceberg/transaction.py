@@ -20,6 +20,7 @@ from driftline.formats.base import (
     Added,
     CommitConflict,
     Moved,
+    Rewritable,
     State,
     UnknownError,
     UpkeepTransaction,
@@ -27,6 +28,7 @@ from driftline.formats.base import (
 )
 from driftline.formats.commit import Retry
 from driftline.formats.iceberg.commit import begin, check_head, commit, delete_files, is_durable, upkeep
+from driftline.formats.iceberg.compaction import FileRewrite, only_in_tasks, target_of
 from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
 from driftline.formats.iceberg.files import (
     SparkWriter,
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.handle import IcebergHandle
-    from driftline.keys.anew import RowsLeft
+    from driftline.keys.anew import RewriteCandidate, RowsLeft
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
@@ -225,12 +227,16 @@ class IcebergTransaction(UpkeepTransaction):
             self._append_files()
         if self._seen is not None:
             self._note_seen(self._seen, filled)
+            if isinstance(self._delta, FileRewrite):
+                self.set({SEEN: self._seen})  # a batch sets its own properties
         return sum(int(file.recordCount()) for file in files)
 
     def _append_files(self) -> None:
         if self._delta:
             update = self._delta.update()
-            self._add_files(update, update.addRows)
+            self._add_files(
+                update, update.addFile if isinstance(self._delta, FileRewrite) else update.addRows
+            )
             return
         append = self._java.newAppend()
         self._add_files(append, append.appendFile)
@@ -289,6 +295,8 @@ class IcebergTransaction(UpkeepTransaction):
             session = session_conf(spark)
             schema = identified(self.schema) if with_ids else self.schema
             files = write_tasks(spark, session, self._java.table(), schema, tasks, folder)
+        if files is None and isinstance(self._delta, FileRewrite):
+            raise only_in_tasks(self.table.name)
         if files is None:
             return self.append(staged(spark, tasks, self.row_type, folder), summary)
         rewrites = self._delta is not None and self._delta.rewrites
@@ -306,6 +314,29 @@ class IcebergTransaction(UpkeepTransaction):
             return []
         self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
         return self._delta.find(keys, order, deleted, cache)
+
+    def by_file(self) -> IcebergTransaction:
+        """Return the transaction, to write files anew. Raises DataError if tasks cannot write its rows."""
+        if not self._writes_in_tasks():
+            raise only_in_tasks(self.table.name)
+        return self
+
+    def rewritable(self) -> Rewritable:
+        """Choose the files that are worth writing anew, in groups, each for one commit."""
+        assert self.base is not None
+        table = self._java.table()
+        if table.currentSnapshot() is None:
+            return Rewritable()
+        spec, target = int(table.spec().specId()), target_of(self.base.properties)
+        return self._file_rewrite().choose(target, self.row_type, spec)
+
+    def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
+        """Take files out of the table; returns their rows, for `write`."""
+        self._delta = rewrite = self._file_rewrite()
+        return rewrite.take(group, self.row_type)
+
+    def _file_rewrite(self) -> FileRewrite:
+        return FileRewrite(self._key_files, self._java, self._as_it_was(), self.schema)
 
     def stored(self) -> StoredRows:
         """Return a reader of rows that were found, with the columns of `row_type`."""
@@ -477,7 +508,8 @@ class IcebergTransaction(UpkeepTransaction):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         # Whatever came between, another's append may have the keys of this batch, so the batch is settled
         # anew.
-        if self._delta is not None or self._deletes is not None:
+        rewrite = self._delta if isinstance(self._delta, FileRewrite) else None
+        if (self._delta is not None and rewrite is None) or self._deletes is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
         fresh = IcebergTransaction.on(self.table, now)
         fresh._folders = self._folders
@@ -491,6 +523,8 @@ class IcebergTransaction(UpkeepTransaction):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         if self._replaced:
             fresh._replace_files()
+        elif rewrite is not None:
+            fresh._rewrite_again(rewrite)
         elif self._written:
             fresh._append_files()
         for changes, after in self._evolved[steps:]:
@@ -499,9 +533,19 @@ class IcebergTransaction(UpkeepTransaction):
         fresh.remember(self._files)
         fresh.set(self._told)
         self.base, self._java, self._properties = fresh.base, fresh._java, fresh._properties
-        self._ledger = fresh._ledger
+        self._ledger, self._delta, self._seen = fresh._ledger, fresh._delta, fresh._seen
+        self._key_file_paths = fresh._key_file_paths
         # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
         self.schema, self._made, self._written = fresh.schema, fresh._made, fresh._written
+
+    def _rewrite_again(self, rewrite: FileRewrite) -> None:
+        """Take the same files out of the table as a ``rewrite`` did, and add those that it wrote."""
+        self._delta = mine = self._file_rewrite()
+        mine.again(rewrite, self.row_type)
+        self._seen = new_name()
+        self._summary = {**self._summary, SEEN: self._seen}
+        self._append_files()
+        self._note_seen(self._seen, ())
 
     def _carry_over(self, transaction: IcebergTransaction) -> list[Any]:
         """Write the rows that others appended since, for this other ``transaction``; returns the files."""

@@ -1,0 +1,158 @@
+"""Compacts a table: writes small and worn files anew, and changes no row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+import pyarrow as pa
+
+from driftline.core.history.entries import COMPACTED, MOVED
+from driftline.core.support import as_json
+from driftline.errors import DataError, no_table
+from driftline.formats.base import Moved
+from driftline.formats.commit import Retry, commit
+from driftline.keys.slices import RowsOf, Slices
+from driftline.runtime.shown import Shown
+from driftline.tasks.batch_folder import folder_of_batch
+
+if TYPE_CHECKING:
+    from driftline.formats.base import Added, CatalogTable, FileTransaction, Rewritable
+    from driftline.keys.anew import RewriteCandidate
+
+_FAULT = "nothing is changed by this group; please report it"
+
+
+class CompactedJson(TypedDict):
+    """A `Compacted`, in JSON. ``left``: the number of files that stay as they are, by the reason."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+    written_anew: int
+    commits: int
+    left: dict[str, int]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Compacted(Shown):
+    """The files of a table, before and after a compaction.
+
+    Attributes:
+        rows: the number of rows that moved.
+        written_anew: the number of files that went.
+        commits: the number of snapshots.
+        left: the number of files that stay as they are, by the reason.
+        is_done: False of a dry run, whose numbers of afterwards are estimates.
+    """
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+    written_anew: int
+    commits: int
+    left: Mapping[str, int]
+    is_done: bool
+
+    def to_dict(self) -> CompactedJson:
+        """The form that JSON output has."""
+        return as_json(CompactedJson, self, left=dict(self.left), done=self.is_done)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The groups that are written anew so far."""
+
+    files: int = 0
+    size: int = 0
+    rows: int = 0
+    gone: int = 0
+    commits: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+    def add(self, group: Sequence[RewriteCandidate], files: int, size: int) -> None:
+        """Count a group, and the files that take its place."""
+        self.files += files - len(group)
+        self.size += size - sum(file.size for file in group)
+        self.rows += sum(file.left for file in group)
+        self.gone += len(group)
+        self.commits += 1
+
+
+def compact(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], None]) -> Compacted:
+    """Write small and worn files anew, each group of a partition in a commit of its own.
+
+    A group whose files another writer changes meanwhile is left, and no writer waits for one.
+
+    Args:
+        table: its table.
+        dry_run: only tell what would be written.
+        progress: called with the name of each step.
+
+    Raises:
+        UsageError: there is no such table, or its format has no such files.
+        DataError: its rows cannot be written anew as they are.
+    """
+    if not table.load().exists:
+        raise no_table(table.name)
+    progress("choosing files")
+    chosen = _transaction(table, progress).rewritable()
+    tally = _Tally(left=Counter(chosen.left))
+    for number, group in enumerate(chosen.groups, 1):
+        if dry_run:
+            size = sum(file.bytes_left for file in group)
+            tally.add(group, -(-size // max(chosen.target, 1)), size)
+            continue
+        progress(f"group {number} of {len(chosen.groups)}")
+        try:
+            added = _write(table, group, progress)
+        except Moved as reason:
+            tally.left[str(reason)] += len(group)
+        else:
+            tally.add(group, added.files, added.bytes)
+    return _outcome(table.name, chosen, tally, is_done=not dry_run)
+
+
+def _outcome(name: str, chosen: Rewritable, tally: _Tally, *, is_done: bool) -> Compacted:
+    files, size = chosen.files + tally.files, chosen.size + tally.size
+    counts = (chosen.files, files, chosen.size, size, tally.rows, tally.gone, tally.commits)
+    return Compacted(name, *counts, dict(tally.left), is_done)
+
+
+def _transaction(table: CatalogTable, progress: Callable[[str], None]) -> FileTransaction:
+    return Retry(table.name, progress).run(lambda: table.transaction(table.load()).by_file())
+
+
+def _write(table: CatalogTable, group: Sequence[RewriteCandidate], progress: Callable[[str], None]) -> Added:
+    """Write a group anew, and commit it; returns the files that took its place. Raises Moved."""
+    transaction = _transaction(table, progress)
+    try:
+        left = transaction.rewrite_files(group)
+        with folder_of_batch(table.spark, transaction) as folder:
+            if folder is None:
+                raise DataError(
+                    f"{table.name} cannot be compacted: tasks see no common folder",
+                    "keep the table on a disk that all workers share, or in a store that they reach",
+                )
+            nothing = pa.table({"row": pa.array([], pa.int64())})
+            tasks = Slices(folder, ()).tasks(table.spark, nothing, RowsOf({}), left)
+            summary = {MOVED: str(len(left)), COMPACTED: str(len(group))}
+            written = transaction.write(tasks, folder, summary, with_ids=left.with_ids)
+        if written != len(left):
+            raise DataError(f"{table.name}: {written} of {len(left)} rows were written", _FAULT)
+        added = transaction.written
+        commit(transaction, table.load, Retry(table.name, progress))
+    except BaseException:
+        transaction.abandon()
+        raise
+    transaction.upkeep()
+    return added
