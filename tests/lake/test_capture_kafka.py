@@ -407,8 +407,8 @@ def test_headers(table: Table, kafka: Kafka, topic: str) -> None:
 
 # Restored ------------------------------------------------------------------------------------------------------
 
-# What a format keeps of a topic are its last offsets, as a text: each case is over one format or the other.
-ALIKE = "random walks of a topic take these steps over both formats"
+# Each case is over one format or the other.
+ALIKE = "a format keeps the last offsets of a topic as one text, which the same lines read"
 
 
 class Restorable:
