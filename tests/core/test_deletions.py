@@ -23,6 +23,7 @@ OTHERS = {
     "capture.finding: self.channel.delete",  # messages of a queue
     "readers.avro.binary: np.delete",
     "formats.iceberg.alteration: transaction.newDelete().deleteFile",  # out of a snapshot
+    "formats.iceberg.compaction: rewrite.deleteFile",
     "formats.iceberg.row_delta: update.deleteFile",
     "formats.iceberg.transaction: delete.deleteFile",
     "keys.filling: result.delete",  # a row

@@ -136,7 +136,7 @@ def _write(table: CatalogTable, group: Sequence[RewriteCandidate], progress: Cal
     """Write a group anew, and commit it; returns the files that took its place. Raises Moved."""
     transaction = _transaction(table, progress)
     try:
-        left = transaction.rewrite_files(group)
+        rows_left = transaction.rewrite_files(group)
         with folder_of_batch(table.spark, transaction) as folder:
             if folder is None:
                 raise DataError(
@@ -144,11 +144,11 @@ def _write(table: CatalogTable, group: Sequence[RewriteCandidate], progress: Cal
                     "keep the table on a disk that all workers share, or in a store that they reach",
                 )
             nothing = pa.table({"row": pa.array([], pa.int64())})
-            tasks = Slices(folder, ()).tasks(table.spark, nothing, RowsOf({}), left)
-            summary = {MOVED: str(len(left)), COMPACTED: str(len(group))}
-            written = transaction.write(tasks, folder, summary, with_ids=left.with_ids)
-        if written != len(left):
-            raise DataError(f"{table.name}: {written} of {len(left)} rows were written", _FAULT)
+            tasks = Slices(folder, ()).tasks(table.spark, nothing, RowsOf({}), rows_left)
+            summary = {MOVED: str(len(rows_left)), COMPACTED: str(len(group))}
+            written = transaction.write(tasks, folder, summary, with_ids=rows_left.with_ids)
+        if written != len(rows_left):
+            raise DataError(f"{table.name}: {written} of {len(rows_left)} rows were written", _FAULT)
         added = transaction.written
         commit(transaction, table.load, Retry(table.name, progress))
     except BaseException:

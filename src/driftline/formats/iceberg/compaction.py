@@ -48,7 +48,7 @@ class FileRewrite(RowDelta):
         """
         self._plan()
         budget = RewriteBudget.of_compaction(target, spec)
-        left: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
         candidates: list[RewriteCandidate] = []
         for path, file in self._files.items():
             reason = self._unreadable(file)
@@ -59,13 +59,13 @@ class FileRewrite(RowDelta):
             if reason is None:
                 candidates.append(candidate)
             else:
-                left[reason] += 1
+                reasons[reason] += 1
         groups = choose(candidates, budget)
         chosen = sum(map(len, groups))
         if len(candidates) > chosen:
-            left[_ENOUGH] += len(candidates) - chosen
+            reasons[_ENOUGH] += len(candidates) - chosen
         sizes = [int(file["file-size-in-bytes"]) for file in self._files.values()]
-        return Rewritable(groups, left, len(sizes), sum(sizes), target)
+        return Rewritable(groups, reasons, len(sizes), sum(sizes), target)
 
     def _plan(self) -> None:
         planned = self._key_files.planned(self._base.newScan(), (), self._tasks)
@@ -94,8 +94,8 @@ class FileRewrite(RowDelta):
             return "its values are in another type than the table's"
         if any(field_id(column) is None for column in stored):
             return "its columns have no ids"
-        in_file, known = dict(_stored_fields(stored)), set(_ids(self.with_ids(struct)))
-        dropped = {id_: type_ for id_, type_ in in_file.items() if id_ not in known}
+        in_file, present_ids = dict(_stored_fields(stored)), set(_ids(self.with_ids(struct)))
+        dropped = {id_: type_ for id_, type_ in in_file.items() if id_ not in present_ids}
         if dropped and not self._is_empty(path, stored, dropped):
             return "it has values of dropped columns, which undo may bring back"
         file = self._files[path]

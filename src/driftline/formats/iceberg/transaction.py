@@ -540,8 +540,8 @@ class IcebergTransaction(UpkeepTransaction):
 
     def _rewrite_again(self, rewrite: FileRewrite) -> None:
         """Take the same files out of the table as a ``rewrite`` did, and add those that it wrote."""
-        self._delta = mine = self._file_rewrite()
-        mine.again(rewrite, self.row_type)
+        self._delta = fresh = self._file_rewrite()
+        fresh.again(rewrite, self.row_type)
         self._seen = new_name()
         self._summary = {**self._summary, SEEN: self._seen}
         self._append_files()
