@@ -213,7 +213,7 @@ def of_topics(kafka: Kafka, registry: Registry, lake: str) -> tuple[Faulty, Faul
 
 
 def test_files_topics_and_changes_by_key(tmp_path: Path, kafka: Kafka, lakehouse: Lakehouse) -> None:
-    """What a process leaves in a store, `clean` finds."""
+    """In the end `clean` finds the files that dead processes left in a store."""
     lake = str(tmp_path / "lake")
     # A DuckLake has no phase of its own for the quarantine.
     in_one = EVERYWHERE | {4: ("committing", 1)}
