@@ -21,8 +21,10 @@ from lake.test_arrow_rows import without_spark
 
 pytestmark = pytest.mark.embedded_only("it reads the lake of a folder, or a DuckLake")
 
-# Runs a statement as the query box does, but for the checks of what it is and reads.
+# Runs statements as the query box does, but for the checks of what each is and reads, and in a process each, as for a
+# person: the first one closes the door behind it.
 UNCHECKED = """
+import os
 import sys
 from pathlib import Path
 from driftline.errors import DriftlineError
@@ -30,13 +32,19 @@ from driftline.formats.open import EmbeddedLake
 from driftline.operations import duckdb_query
 from driftline.ui import limited_query
 
-folder, ducklake, sql = sys.argv[1:]
+folder, ducklake, *statements = sys.argv[1:]
 limited_query._check = duckdb_query._must_read = lambda *_: None
-limited_query._write_nothing()
-try:
-    print(limited_query._answered(EmbeddedLake(Path(folder), ducklake or None), sql, 10).rows)
-except DriftlineError as error:
-    print(error.message)
+for sql in statements:
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0, sql
+        continue
+    limited_query._write_nothing()
+    try:
+        print(limited_query._answered(EmbeddedLake(Path(folder), ducklake or None), sql, 10).rows)
+    except DriftlineError as error:
+        print(error.message.replace("\\n", " "))
+    sys.stdout.flush()
+    os._exit(0)
 """
 CLOSED = "file system operations are disabled"
 
@@ -169,17 +177,17 @@ def test_a_query_reads_nothing_outside_the_lake_and_writes_nothing_even_unchecke
     lake.table(table_name).ingest([{"id": 1}])
     embedded = without_spark(lake)
     inside = Path(embedded.folders()[0], "out.csv")
-    # In a process each, as for a person: the first one closes the door behind it.
-    for sql, expected in {
+    expected = {
         f"SELECT id FROM {table_name}": "[['1']]",
         f"SELECT * FROM read_csv('{secret}')": CLOSED,
         f"SELECT * FROM glob('{tmp_path}/*')": CLOSED,
         f"COPY (SELECT 1) TO '{out}'": CLOSED,
         f"COPY (SELECT 1) TO '{inside}'": "File too large",
-    }.items():
-        command = [sys.executable, "-c", UNCHECKED, str(embedded.folder), embedded.ducklake or "", sql]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert expected in run.stdout, sql
+    }
+    command = [sys.executable, "-c", UNCHECKED, str(embedded.folder), embedded.ducklake or "", *expected]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    for (sql, answer), line in zip(expected.items(), run.stdout.splitlines(), strict=True):
+        assert answer in line, sql
     assert not out.exists()
     assert not inside.exists() or not inside.stat().st_size
     inside.unlink(missing_ok=True)
