@@ -125,7 +125,7 @@ def written(patch: pytest.MonkeyPatch) -> list[None]:
 def test_a_capture_goes_on_however_often_others_are_faster(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = 60
+    times = 20
     bring(table, tmp_path, 0, '{"id": 0}', "no record")
     phases: list[str] = []
     with monkeypatch.context() as patch:
@@ -308,7 +308,7 @@ def test_a_promote_takes_along_what_others_append_meanwhile(
         table.ingest(file, settings={"new_fields": "hold"})
     with monkeypatch.context() as patch:
         left = others_append(
-            patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', '{"id": 4, "new": "x"}'
+            patch, table, tmp_path, '{"id": 2, "new": 2}\n{"id": 3}', '{"id": 4, "new": "x"}'
         )
         calls = replacements(patch)
         promoted = table.promote("new")
