@@ -114,13 +114,14 @@ lint: $(INSTALLED) ## style and types
 house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
-# Lint takes one core: beside it the other makes what tests need. At the end tests of one process each run beside each other.
-# UNTIL is the time, in seconds since 1970, from which no nightly test begins.
+# Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other. What
+# waits longest comes last: UNTIL is the time, in seconds since 1970, from which no nightly test begins.
 check: $(INSTALLED) ## lint, then all tests, and those on other Sparks: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
-	@$(SUITE) $(if $(UNTIL),--until $(UNTIL)) $(ARGS)
+	@$(SUITE) -m "not nightly"
 	@$(MAKE) --no-print-directory sparks
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster $(SPARKS:%=test-spark-%)
+	@$(SUITE) -m nightly $(if $(UNTIL),--until $(UNTIL))
 
 docs: $(INSTALLED) ## the site of the docs, into build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
