@@ -3,13 +3,15 @@ JSON a list of pairs: a phase or null, and a command. What they print is told as
 errors of each.
 """
 
+import contextlib
+import io
 import json
 import sys
 from typing import Any
 
-from alter_dies import ran
 from pyspark import SparkContext
 
+from driftline import cli
 from driftline.cli.capture import Running
 from driftline.cli.terminal import Progress
 
@@ -25,6 +27,16 @@ def deadly(teller: Any, phases: list[str]) -> None:
         tell(self, now)
 
     teller.phase = told
+
+
+def ran(argv: list[str]) -> tuple[Any, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(argv)
+        except SystemExit as end:
+            return end.code, out.getvalue(), err.getvalue()
+    raise AssertionError("a command ends by its exit code")
 
 
 def main(commands: list[tuple[str | None, list[str]]]) -> None:
