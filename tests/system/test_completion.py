@@ -31,8 +31,24 @@ def here(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> Pa
 
     for argv in COMMANDS:
         command_line.run(folder, *argv)
-    (folder / "completion.bash").write_text(command_line.run(folder, "--show-completion", "bash").out)
+    # From a shell, as the option prints the script of the shell that runs it.
+    run_by(folder, "driftline --show-completion > completion.bash; true")
     return folder
+
+
+def run_by(folder: Path, script: str) -> str:
+    """The output of a script in bash, which finds the command. Whatever is printed past it is an error."""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    return done.stdout
 
 
 def completed(folder: Path, line: str) -> list[str]:
@@ -46,18 +62,7 @@ def completed(folder: Path, line: str) -> list[str]:
         _driftline_completion driftline
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    environ = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        check=False,
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+    return run_by(folder, script).split()
 
 
 @pytest.mark.parametrize(
