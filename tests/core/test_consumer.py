@@ -31,6 +31,7 @@ def test_types_go_with_the_package() -> None:
     assert (Path(driftline.__file__).parent / "py.typed").is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_pyright_knows_all_its_types() -> None:
     """As strictly as mypy, which `make lint` runs; an editor's checker reads some types otherwise."""

@@ -87,6 +87,7 @@ def calls(function: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings", [WIDE, TableSettings(max_columns=100), TableSettings(max_fields=3)], ids=str
 )
@@ -99,6 +100,7 @@ def test_planning_of_four_times_the_columns_takes_four_times_the_calls(
     assert calls(lambda: plan(Schema(), many, settings)) < 5 * calls(lambda: plan(Schema(), few, settings))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("records", KINDS)
 def test_planning_of_sixteen_times_the_columns_takes_sixteen_times_the_calls(

@@ -26,6 +26,7 @@ FUZZ = "DRIFTLINE_FUZZ" in os.environ
 BLOCKS, SEEDS = 8, 1_000 if FUZZ else 25  # that pytest's processes share; of each
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_nothing_is_lost_whatever_comes_and_is_promoted(block: int) -> None:
     first = randrange(10**9) if FUZZ else block * SEEDS

@@ -82,27 +82,12 @@ FORMAT_HAS_NO_SAY = {
 }
 
 
-# Files of tests whose writes and reads pass a format's own lines, which other tests cover, too: over DuckLake a tenth of
-# them runs by day, all at night.
-FORMAT_HAS_LITTLE_SAY = {
-    "test_keyed.py",
-    "test_keyed_change.py",
-    "test_keyed_corners.py",
-    "test_keyed_roads.py",
-    "test_replay.py",
-    "test_resolve.py",
-    "test_snapshots.py",
-    "test_truncates.py",
-    "test_verify_roads.py",
-    "test_view.py",
-}
-
-
 def repeats_first_format(item: pytest.Item) -> bool:
-    """True for nine of ten tests over the second format."""
+    """True for nine of ten tests over the second format that run over the first, too."""
     callspec = getattr(item, "callspec", None)
     second = callspec is not None and callspec.params.get("lake") == "ducklake"
-    return second and crc32(item.nodeid.encode()) % 10 > 0
+    alone = item.get_closest_marker("ducklake_only") is not None
+    return second and not alone and crc32(item.nodeid.encode()) % 10 > 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -130,8 +115,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return over is not None and any(over != alone for _, alone in markers)
 
     for item in items:
-        if item.path.name in FORMAT_HAS_LITTLE_SAY and repeats_first_format(item):
-            item.add_marker("nightly")
+        if repeats_first_format(item):
+            item.add_marker("nightly")  # a tenth by day
     names = ("embedded_only", "hive_refuses") if catalog == "hive" else ("embedded_only",) if catalog else ()
     for item in items:
         for mark in (mark for name in names for mark in item.iter_markers(name)):

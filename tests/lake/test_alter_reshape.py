@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from driftline.core.changes import in_words
 from driftline.lake import Lake, Table
 
@@ -30,6 +32,7 @@ def shape(table: Table) -> list[tuple[str, int, str | None]]:
     return [(".".join(path), f.id, f.doc) for path, f in table.schema().schema.walk()]
 
 
+@pytest.mark.nightly
 def test_each_is_told_and_taken_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     file = tmp_path / "in.jsonl"

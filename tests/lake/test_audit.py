@@ -194,6 +194,7 @@ def test_capture_stops_before_the_batch_that_fails(table: Table, tmp_path: Path)
     proven(table, [source / "a.jsonl", source / "b.jsonl"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("exists", [True, False])
 def test_batch_that_fails_waits_whole_and_the_capture_goes_on(
     table: Table, tmp_path: Path, exists: bool
@@ -288,6 +289,7 @@ KEYED = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings", [{}, {"key": "id", "delete_when": "at = 0"}, {"partition_by": "n", "sort_by": "id"}]
 )
@@ -338,6 +340,7 @@ def test_rows_of_python_and_other_formats_are_verified(table: Table, tmp_path: P
     assert ids(table) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.nightly
 def test_capture_verifies_its_batches(table: Table, tmp_path: Path) -> None:
     source = tmp_path / "in"
     put(source / "a.jsonl", FIRST)

@@ -100,6 +100,7 @@ def test_quarantined_with_its_reason(table: Table, tmp_path: Path) -> None:
     assert kept == {f"{number}.jsonl": line for number, line in enumerate(QUARANTINED.values())}
 
 
+@pytest.mark.nightly
 def test_rows_of_typed_files_whose_text_is_not_utf_8_wait(table: Table, tmp_path: Path) -> None:
     """Others of the file come in, and the bytes are kept."""
     texts = pa.array([b"a", b'\xff"\xc3', b"\\xff"]).view(pa.string())
@@ -136,12 +137,14 @@ def test_a_batch_without_any_column_waits_in_quarantine(table: Table, tmp_path: 
     assert result.hints[0].startswith("no record has a value, and a table needs a column")
 
 
+@pytest.mark.nightly
 def test_many_distinct_keys(table: Table, tmp_path: Path) -> None:
     lines = [json.dumps({f"key-{i}-{j}": j for j in range(20)}) for i in range(50)]
     result = ingested(table, tmp_path, "\n".join(lines).encode())
     assert result.rows_written == 50
 
 
+@pytest.mark.nightly
 def test_a_record_with_too_many_keys_goes_in_with_a_rest(table: Table, tmp_path: Path) -> None:
     ingested(table, tmp_path, b'{"a": 1}')
     file = tmp_path / "wide.jsonl"
@@ -165,6 +168,7 @@ def test_a_table_made_before_refuses_what_is_beyond_its_limits(table: Table, tmp
     assert table.state().schema == before.schema
 
 
+@pytest.mark.nightly
 def test_a_line_of_50_mb(table: Table, tmp_path: Path) -> None:
     line = json.dumps({"a": "x" * 50_000_000, "b": 1})
     result = ingested(table, tmp_path, line.encode(), check=False)
@@ -244,6 +248,7 @@ def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     patch.setattr(RecentBatches, "plan", meddle)
 
 
+@pytest.mark.nightly
 def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(200_000).selectExpr("id", "cast(id as string) as s").coalesce(1)
     for fmt in ("parquet", "orc", "avro"):
@@ -288,6 +293,7 @@ def ansi(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(key, before)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ansi")
 def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession) -> None:
     """Without any guess at files that might have changed."""
@@ -312,6 +318,7 @@ def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession
         assert "file" not in str(told.value) and "Job aborted" not in str(told.value)
 
 
+@pytest.mark.nightly
 def test_rows_that_come_otherwise_when_read_again(
     table: Table, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

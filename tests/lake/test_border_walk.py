@@ -261,6 +261,7 @@ OF_A_FOLDER = "a lake's folder is what is copied and moved"
 FUZZED = "DRIFTLINE_FUZZ" in os.environ
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded_only(OF_A_FOLDER)
 @pytest.mark.parametrize(("kind", "keyed"), [("iceberg", True), ("duckdb", False)])
 def test_walk_over_copies_moves_and_restores_has_every_row_once(

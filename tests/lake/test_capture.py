@@ -133,6 +133,7 @@ def test_a_file_that_changes_after_it_was_taken(
     assert ids(table) == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_lines_that_were_appended_come_alone_with_their_numbers(table: Table, source: Path) -> None:
     file = source / "a.jsonl"
     file.write_text('{"id": 1}\n{"id": 2}\n')
@@ -313,6 +314,7 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_stop_waits_for_the_batch(table: Table, source: Path) -> None:
     for i in range(5):
         put(source / f"{i}.json", i)
@@ -409,6 +411,7 @@ def test_names_of_files_in_any_script(table: Table, source: Path) -> None:
     assert ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("of the source alone")
 def test_many_batches_keep_a_short_log(table: Table, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from driftline.capture import folder

@@ -231,6 +231,7 @@ def test_compaction_meanwhile(table: Table, tmp_path: Path) -> None:
     assert ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_two_captures_that_commit_all_the_time(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     bring(table, tmp_path, 0, '{"id": -1}', name="first")
 

@@ -152,6 +152,7 @@ def rows(lake: Lake) -> list[tuple[int, ...]]:
     return [tuple(row.id for row in lake.sql(query).collect()) for query in queries]
 
 
+@pytest.mark.nightly
 def test_it_deletes_what_spark_finds_and_nothing_that_any_snapshot_has(lake: Lake, place: Path) -> None:
     with_refs(lake)
     with_deletes(lake)

@@ -58,6 +58,7 @@ def meeting(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> N
     monkeypatch.setattr(committing, "commit", interrupted)
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 @pytest.mark.parametrize(
     "settings",

@@ -419,6 +419,7 @@ def test_null_texts_are_kept_for_later_batches_and_checked_by(table: Table, tmp_
     proven(table, first, later, tmp_path / "3.csv")
 
 
+@pytest.mark.nightly
 def test_headers_in_another_letter_case_fill_the_columns_where_that_is_said(
     table: Table, tmp_path: Path
 ) -> None:
@@ -481,6 +482,7 @@ def test_files_as_spark_writes_them(table: Table, lake: Lake, tmp_path: Path) ->
     proven(table, file, more)
 
 
+@pytest.mark.nightly
 def test_german_numbers_below_titles(table: Table, tmp_path: Path) -> None:
     text = "Umsatz\n\n# in Euro\nid;n;preis\n1;1.234;1.234,50\n# spät\n2;5;2,5\n"
     first = csv(tmp_path, text, "1.csv")
@@ -515,6 +517,7 @@ def test_verify_reads_older_files_by_the_pattern_they_had(table: Table, tmp_path
     assert not table.verify(tmp_path / "d.csv").ok
 
 
+@pytest.mark.nightly
 def test_dates_by_a_pattern(table: Table, tmp_path: Path) -> None:
     hints = {"day": "date('dd.MM.yyyy')", "at": 'timestamp("MM/dd/yyyy HH:mm")', "number": "date('yyyyMMdd')"}
     file = csv(
@@ -549,6 +552,7 @@ def test_dates_by_a_pattern(table: Table, tmp_path: Path) -> None:
     proven(table, file, later)
 
 
+@pytest.mark.nightly
 def test_resolving_german_numbers(table: Table, tmp_path: Path) -> None:
     file = csv(tmp_path, 'id,price\n1,"1.234,56"\n2,"7,50"\n3,1.234\n4,1.23\n5,12\n')
     table.ingest(file)

@@ -32,6 +32,7 @@ def table(lake: Lake, table_name: str) -> Table:
     return lake.table(table_name)
 
 
+@pytest.mark.nightly
 def test_a_column_of_text(table: Table) -> None:
     spark = table.lake.spark
     for number in range(3):

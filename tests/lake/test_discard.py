@@ -33,6 +33,7 @@ def discarded_of(table: Table) -> tuple[int, int, int]:
     return found.waiting, found.replayed, found.discarded
 
 
+@pytest.mark.nightly
 def test_what_is_discarded_is_kept_and_waits_no_longer_until_it_is_restored(
     table: Table, file: Path, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_what_is_discarded_is_kept_and_waits_no_longer_until_it_is_restored(
     assert table.replay().written == 0
 
 
+@pytest.mark.nightly
 def test_the_records_of_one_file(table: Table, file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other's.jsonl"
     other.write_text('{"id": 9, "n": "z"}')
@@ -70,6 +72,7 @@ def test_the_records_of_one_file(table: Table, file: Path, tmp_path: Path) -> No
     assert discarded_of(table) == (1, 0, 5)
 
 
+@pytest.mark.nightly
 def test_verify_counts_what_is_discarded_as_kept(table: Table, file: Path, tmp_path: Path) -> None:
     table.discard_quarantine()
     verdict = table.verify([str(file)], "json", exactly=True)
@@ -117,6 +120,7 @@ def test_a_captures_unfinished_batch_is_held(
     assert (done.records, done.held) == (0, 1)
 
 
+@pytest.mark.nightly
 def test_a_replay_that_died_holds_its_records(
     table: Table, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +137,7 @@ def test_a_replay_that_died_holds_its_records(
     assert discarded_of(table) == (0, 3, 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("other", ["rejects", "replay"])
 def test_others_write_meanwhile(
     table: Table, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
@@ -154,6 +159,7 @@ def test_others_write_meanwhile(
     assert discarded_of(table) == {"rejects": (0, 0, 6), "replay": (0, 3, 2)}[other]
 
 
+@pytest.mark.nightly
 def test_a_table_that_does_not_exist_yet(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text("no JSON\n{")

@@ -147,6 +147,7 @@ def by_spark(lake: Lake, sql: str) -> list[str]:
 MARKS = {"evolved, with deletion vectors": KEEPS_STRUCTS}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in TABLES])
 def test_the_rows_are_those_of_spark(iceberg: Lake, table_name: str, kind: str) -> None:
     made, queries = TABLES[kind]

@@ -93,6 +93,7 @@ def test_marks_are_comments_nested_ones_too(lake: Lake, table: Table, tmp_path: 
     same(table.format, tmp_path)
 
 
+@pytest.mark.nightly
 def test_duckdb_goes_on_with_the_table(lake: Lake, table: Table, tmp_path: Path) -> None:
     """Its own small inserts, which stay in the catalog, and its own ALTERs between ours."""
     table.ingest(lines(tmp_path, {"a": 1, "l": [1], "s": {"x": "p"}}))
@@ -194,6 +195,7 @@ def test_a_micro_batch_without_columns_is_in_quarantine_once(table: Table, tmp_p
     assert quarantine.of(table.format).read().count() == 2
 
 
+@pytest.mark.nightly
 def test_a_capture(lake: Lake, table: Table, tmp_path: Path) -> None:
     """A stream goes the same way, and goes on where it was."""
     folder = tmp_path / "incoming"
@@ -275,6 +277,7 @@ def test_hostile_names(lake: Lake, tmp_path: Path) -> None:
     assert all(Path(database(lake).data) in p.resolve().parents for p in parquet(lake))
 
 
+@pytest.mark.nightly
 def test_two_writers_at_once(shared: Lake, tmp_path: Path) -> None:
     """Nothing lost, nothing doubled, though both also change the schema."""
     table = shared.table("shop.orders")

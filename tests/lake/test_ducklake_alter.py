@@ -82,6 +82,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("statements", STATEMENTS.values(), ids=STATEMENTS)
 def test_statements_one_after_the_other(
     lake: Lake, table: Table, tmp_path: Path, statements: list[str]
@@ -182,6 +183,7 @@ PROMOTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_the_seeds_promotions_of_integers(lake: Lake, table: Table, tmp_path: Path) -> None:
     """At the top, in a struct and in a list of structs; in files, and in rows that the catalog keeps itself."""
     catalog = database(lake)
@@ -243,6 +245,7 @@ ONLY_DUCKDB_PROMOTES = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("columns", "rows"),
     # DuckDB fails to read booleans as numbers where the catalog keeps the rows.
@@ -276,6 +279,7 @@ def test_what_only_duckdb_promotes(
             lake.alter(f"ALTER TABLE s.t ALTER a{i} SET TYPE {old.replace('TIMESTAMP', 'TIMESTAMP_NTZ')}")
 
 
+@pytest.mark.nightly
 def test_old_types_outlive_a_compaction(lake: Lake, table: Table, tmp_path: Path) -> None:
     """DuckDB writes files anew with the types that they had: only the files know."""
     database(lake).make()
@@ -354,6 +358,7 @@ def test_rename_a_table(lake: Lake, table: Table, tmp_path: Path) -> None:
     assert lake.sql("select * from s.v__quarantine").count() == 1
 
 
+@pytest.mark.nightly
 def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "d date, k string, n bigint, ts timestamp")
     lake.alter("ALTER TABLE s.t SET PARTITIONED BY (k, bucket(4, n)); ALTER TABLE s.t SET SORTED BY (n DESC)")
@@ -407,6 +412,7 @@ def written_by_duckdb(lake: Lake, table: Table, tmp_path: Path, column: str) -> 
     assert len(same(table.format, tmp_path)) == before + 5
 
 
+@pytest.mark.nightly
 def test_a_sort_key_follows_its_column(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "n bigint, m bigint, other bigint, s struct<x: bigint>")
     lake.alter("ALTER TABLE s.t SET SORTED BY (n DESC, m)")
@@ -454,6 +460,7 @@ def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_pat
         table.resolve("k", "long", dry_run=True)
 
 
+@pytest.mark.nightly
 def test_sorted_by_expressions(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "a bigint, name string, at timestamp, other bigint, s struct<x: bigint>")
     lake.alter("ALTER TABLE s.t ADD COLUMN b string; ALTER TABLE s.t SET SORTED BY (lower(NAME) || B DESC, year(at), a); "
@@ -502,6 +509,7 @@ def folders(lake: Lake) -> set[Path]:
     return {file.parent for file in Path(database(lake).data).rglob("*.parquet")}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10 if FUZZ else 2))
 def test_any_sequence(lake: Lake, table: Table, tmp_path: Path, seed: int) -> None:
     """DuckDB and Spark read the same rows after every step, and at each third snapshot of the end.

@@ -51,6 +51,7 @@ DEFAULTS = (
 )
 
 
+@pytest.mark.nightly
 def test_a_record_gets_the_default_that_duckdb_would_give(lake: Lake, tmp_path: Path) -> None:
     table = made(lake, f"CREATE TABLE lk.s.t (a INT, {DEFAULTS}, t TIMESTAMP DEFAULT now())")
     file = lines(tmp_path, {"a": 1}, {"a": 2, "k": None, "req": None}, {"a": 3, "k": 7, "d": "2026-05-06"})
@@ -111,6 +112,7 @@ VALUES = {
 }
 
 
+@pytest.mark.nightly
 def test_columns_that_spark_cannot_read_stand_in_nobodys_way(lake: Lake, tmp_path: Path) -> None:
     # Before 4.1, Spark opens no file with these two.
     unopened = [name.upper() for name in unopened_types()]
@@ -210,6 +212,7 @@ ALL = "i, s, b, w, u, u8, ts::VARCHAR, ms::VARCHAR, js::VARCHAR, uu::VARCHAR, l:
 
 
 # Spark's own writer takes over where a column has a type that tasks do not write.
+@pytest.mark.nightly
 @pytest.mark.parametrize("beside", ["", ", h HUGEINT"])
 def test_values_go_into_the_columns_that_duckdb_made(lake: Lake, tmp_path: Path, beside: str) -> None:
     table = made(lake, f"CREATE TABLE lk.s.t ({OWN}{beside})")

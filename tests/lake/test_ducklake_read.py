@@ -42,6 +42,7 @@ def test_an_empty_table(table: DuckLakeTable, tmp_path: Path) -> None:
     assert table.read().columns == ["a", "s", "l", "m"]
 
 
+@pytest.mark.nightly
 def test_every_alter(table: DuckLakeTable, tmp_path: Path) -> None:
     run(table.catalog, f"CREATE TABLE lk.s.t ({NESTED})", f"INSERT INTO lk.s.t {ROWS}")
     for statement in (
@@ -174,6 +175,7 @@ def test_earlier_snapshots(table: DuckLakeTable, tmp_path: Path) -> None:
         table.read(99)
 
 
+@pytest.mark.nightly
 def test_deleted_rows(table: DuckLakeTable, tmp_path: Path) -> None:
     run(
         table.catalog,
@@ -190,6 +192,7 @@ def test_deleted_rows(table: DuckLakeTable, tmp_path: Path) -> None:
     assert table.read().where("a = 4").select("b").count() == 1
 
 
+@pytest.mark.nightly
 @UUIDS
 def test_rows_in_the_catalog(table: DuckLakeTable, tmp_path: Path) -> None:
     run(
@@ -347,6 +350,7 @@ def test_values_in_paths(table: DuckLakeTable, tmp_path: Path) -> None:
     assert len(same(table, tmp_path)) == len(rows) - 1
 
 
+@pytest.mark.nightly
 @UUIDS
 def test_every_type(table: DuckLakeTable, tmp_path: Path) -> None:
     run(

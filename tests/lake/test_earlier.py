@@ -38,6 +38,7 @@ def rows(table: Table) -> list[str]:
     return sorted(row[0] for row in table.read().selectExpr("to_json(struct(*))").collect())
 
 
+@pytest.mark.nightly
 def test_it_goes_on(old: Lake, earlier: Path) -> None:
     place = earlier / ("ducklake" if isinstance(old.format, DuckLake) else "iceberg")
     expected: dict[str, list[str]] = json.loads((place / "rows.json").read_text())

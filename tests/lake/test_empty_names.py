@@ -24,6 +24,7 @@ REST = {
 }
 
 
+@pytest.mark.nightly
 def test_values_of_empty_keys_are_kept_where_they_are_to_be(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:

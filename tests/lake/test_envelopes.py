@@ -27,6 +27,7 @@ SETTINGS = {"key": "id", "envelope": "debezium"}
 HEARTBEAT = {"ts_ms": 1}
 
 
+@pytest.mark.nightly
 def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, chance, source = lake.table(table_name), random.Random(7), tmp_path / "in"
     source.mkdir()
@@ -52,6 +53,7 @@ def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
     assert table.verify(source).missing == 1
 
 
+@pytest.mark.nightly
 def test_records_of_python_and_what_waits(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     first = [
@@ -99,6 +101,7 @@ def test_settings_of_a_first_batch_that_waits_whole_hold_for_the_table(
     assert table.verify(source).missing == 0
 
 
+@pytest.mark.nightly
 def test_settings_of_a_first_batch_of_heartbeats_hold_for_the_table(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -129,6 +132,7 @@ NO_KEYS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NO_KEYS)
 def test_update_to_a_row_without_a_key_waits_whole_and_the_row_before_stays(
     lake: Lake, table_name: str, tmp_path: Path, name: str
@@ -224,6 +228,7 @@ def test_values_that_look_encoded(lake: Lake, table_name: str) -> None:
     assert str(stored["seen"]).startswith("2026-03-01 09:00:00") and stored["left"] == stored["seen"]
 
 
+@pytest.mark.nightly
 def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, chance, source = lake.table(table_name), random.Random(9), tmp_path / "in"
     source.mkdir()

@@ -123,6 +123,7 @@ def write(path: Path, messages: Sequence[dict[str, Any]], fmt: str) -> None:
     whole.rename(path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["parquet", "avro"])
 def test_files(lake: Lake, table_name: str, tmp_path: Path, fmt: str) -> None:
     """Captured, killed, checked; a message that is none waits, and is read again by a replay."""
@@ -152,6 +153,7 @@ def test_files(lake: Lake, table_name: str, tmp_path: Path, fmt: str) -> None:
     assert table.verify(source).missing == 1
 
 
+@pytest.mark.nightly
 def test_a_table_of_arrow(lake: Lake, table_name: str) -> None:
     table, chance = lake.table(table_name), random.Random(3)
     database = Database(chance, "parquet")
@@ -208,6 +210,7 @@ def test_keys_beside_values(lake: Lake, table_name: str) -> None:
     assert table.verify(sent, exactly=True).missing == 0
 
 
+@pytest.mark.nightly
 def test_files_of_dms(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """They need no envelope: a full load has no column `Op`, and changes have one, with the time of each."""
     table = lake.table(table_name)

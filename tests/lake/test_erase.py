@@ -64,6 +64,7 @@ def ids(table: Table) -> list[int]:
     return sorted(row.id for row in table.read().select("id").collect())
 
 
+@pytest.mark.nightly
 def test_erased_rows_are_in_no_file_of_the_table_and_its_quarantine(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_value_that_only_a_deleted_row_has_is_erased(lake: Lake, table_name: str
     assert ids(table) == [4, 5]
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake has no format version")
 def test_rows_of_a_table_of_format_3_keep_their_ids(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
@@ -145,6 +147,7 @@ def test_rows_of_a_table_of_format_3_keep_their_ids(lake: Lake, table_name: str,
     assert holding(table, "c-4711") == []
 
 
+@pytest.mark.nightly
 @pytest.mark.ducklake_only("Iceberg keeps nothing of rows in its catalog")
 def test_catalog_of_a_ducklake_has_no_bound_and_no_inlined_row_of_the_erased(
     lake: Lake, table_name: str, tmp_path: Path
@@ -184,6 +187,7 @@ def test_table_with_a_tag_is_refused_before_anything_changes(
     assert ids(table) == [3, 4]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("step", ["rewrite", "end", "delete", "forget"])
 @pytest.mark.iceberg_only("a DuckLake has other steps")
 def test_second_erase_finishes_one_that_died_in_iceberg(
@@ -200,6 +204,7 @@ def test_second_erase_finishes_one_that_died_in_iceberg(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("step", ["rewrite", "end", "delete", "tidy"])
 @pytest.mark.ducklake_only("Iceberg has other steps")
 def test_second_erase_finishes_one_that_died_in_a_ducklake(
@@ -234,6 +239,7 @@ def check_that_a_second_finishes(table: Table, place: str, monkeypatch: pytest.M
     assert ids(table) == [2, 4]
 
 
+@pytest.mark.nightly
 def test_rows_that_another_writer_appends_meanwhile_stay_or_are_erased_too(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

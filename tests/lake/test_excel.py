@@ -31,6 +31,7 @@ def workbook(path: Path, rows: Sequence[Sequence[Any]], title: str = "Orders", m
     return path
 
 
+@pytest.mark.nightly
 def test_a_sheet_becomes_typed_rows_that_verify_finds(table: Table, tmp_path: Path) -> None:
     rows = [
         ["id", "price", "day", "at", "ok", "note"],
@@ -59,6 +60,7 @@ def test_a_sheet_becomes_typed_rows_that_verify_finds(table: Table, tmp_path: Pa
     assert not table.verify(changed).ok
 
 
+@pytest.mark.nightly
 def test_a_refused_row_waits_with_its_place(table: Table, tmp_path: Path) -> None:
     file = workbook(tmp_path / "a.xlsx", [["id"], [1], ["x"]])
 

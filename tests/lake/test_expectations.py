@@ -146,6 +146,7 @@ def test_of_a_delete_nothing_is_expected(lake: Lake, table_name: str) -> None:
     assert result.expect["named"].count == 1
 
 
+@pytest.mark.nightly
 def test_a_replay_asks_by_the_settings_of_then(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     table.ingest(json_lines(tmp_path, RECORDS), expect=EXPECT)
@@ -184,6 +185,7 @@ def over_time(table: Table) -> dict[str, tuple[int, int, list[int]]]:
     }
 
 
+@pytest.mark.nightly
 def test_violations_are_told_over_time(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     # The first batch is refused whole and makes no table, and a batch of nothing else adds no row.

@@ -45,6 +45,7 @@ def ids(table: Table) -> list[int]:
     return sorted(row.id for row in table.read().select("id").collect())
 
 
+@pytest.mark.nightly
 def test_files_that_only_ended_snapshots_have_are_deleted_and_all_others_stay(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ STEPS = {
 }
 
 
+@pytest.mark.nightly
 def test_second_expiry_finishes_one_that_died(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_what_is_missing_comes_with_the_same_call_again(
     assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_a_conflict_in_one_table_leaves_all_as_they_were(lake: Lake, space: str) -> None:
     tables = lake.fan_out(f"{space}.{{event}}", max_tables=2)
     first = tables.ingest([{"event": "a", "n": 1}, {"event": "b", "n": 1}, {"event": "c", "n": 1}])

@@ -51,6 +51,7 @@ def hints(result: Result) -> list[str]:
     return list(result.to_dict()["hints"])
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("of the source alone")
 def test_what_a_german_excel_saves_is_typed_by_pasting_what_the_report_says(
     lake: Lake, table_name: str, tmp_path: Path
@@ -165,6 +166,7 @@ def test_a_nested_dump_becomes_rows_by_the_flag_that_the_report_prints(
     assert again.verify(file, exactly=True).ok
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("of the source alone")
 def test_one_array_of_many_megabytes_is_a_record_for_each_element(table: Table, tmp_path: Path) -> None:
     file, count = tmp_path / "export.json", 60_000

@@ -96,6 +96,7 @@ def forgetful(table: Table, versions: int = 2) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's log forgets nothing")
 @pytest.mark.embedded_only("finds the table in SQLite's file")
 def test_changes_that_the_log_has_forgotten(table: Table, lake: Lake, folder: Path, tmp_path: Path) -> None:

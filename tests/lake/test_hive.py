@@ -27,6 +27,7 @@ def strict(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield attached(session, "hive", properties)
 
 
+@pytest.mark.nightly
 def test_a_change_that_the_metastore_refuses_is_no_unknown_outcome(strict: Lake, tmp_path: Path) -> None:
     table = strict.table("t.strict")
     first, drifted = tmp_path / "1.jsonl", tmp_path / "2.jsonl"

@@ -78,6 +78,7 @@ def date_ahead(table: Table, hours: int) -> None:
     java.operations().commit(base, parser.fromJson(json.dumps(text)))
 
 
+@pytest.mark.nightly
 def test_table_whose_last_change_is_ahead_of_the_clock_takes_the_next_one(
     table: Table, tmp_path: Path
 ) -> None:

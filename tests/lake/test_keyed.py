@@ -79,6 +79,7 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
     assert (verdict.records, verdict.ok, verdict.extra) == (len(history), True, 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("the records of a key are settled before a format writes their rows")
 def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
@@ -208,6 +209,7 @@ def test_table_that_keeps_its_first_records_gets_no_deletes(
         lake.alter(f"ALTER TABLE {table_name} SET TBLPROPERTIES ('driftline.{name}' = \"{value}\")")
 
 
+@pytest.mark.nightly
 def test_undo_of_a_batch_brings_the_old_rows_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     first = put(tmp_path / "1.jsonl", [{"id": i, "seq": 1, "v": "a"} for i in range(4)])
@@ -250,6 +252,7 @@ def test_undo_after_batches_without_rows_takes_the_last_batch_with_rows_back(
     assert table.ingest([{"id": 1, "seq": 4, "v": "late", "w": 1}]).by_key.updated == 1
 
 
+@pytest.mark.nightly
 def test_each_further_undo_takes_the_batch_before_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Batches with new columns and without, behind either, and again once they were ingested anew."""
     table, taken, states = lake.table(table_name), [], []
@@ -514,6 +517,7 @@ def remembered(table: Table) -> list[Any]:
     return table.lake.sql(f"select id, _order from lake.{table.name}.branch_driftline_deletes").collect()
 
 
+@pytest.mark.nightly
 def test_deletes_outlive_upkeep_by_others_and_another_name(iceberg: Lake, table_name: str) -> None:
     table = iceberg.table(table_name)
     settings = {**SETTINGS, "partition_by": "v"}

@@ -52,6 +52,7 @@ def version(lake: Lake, how: str) -> dict[str, str]:
     return {"format_version": "2" if how == "format version 2" and database(lake) is None else "3"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", HOW)
 def test_a_table_gets_a_key_and_loses_it_again(lake: Lake, table_name: str, how: str) -> None:
     table, chance = lake.table(table_name), random.Random(how)
@@ -86,6 +87,7 @@ def test_a_table_gets_a_key_and_loses_it_again(lake: Lake, table_name: str, how:
         set_(table, key="id")
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what is refused and settled is decided before a format commits")
 def test_rows_that_have_no_key_of_their_own_are_named(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
@@ -198,6 +200,7 @@ def test_deletes_that_become_soft_and_hard_again(lake: Lake, table_name: str, ho
     assert held(table) == {("number", Decimal(0)): 0}
 
 
+@pytest.mark.nightly
 def test_undo_of_a_key(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{**record, "op": "c"} for record in PLAIN])
@@ -218,6 +221,7 @@ def test_undo_of_a_key(lake: Lake, table_name: str) -> None:
     assert (result["late"], result["updated"]) == (1, 1)
 
 
+@pytest.mark.nightly
 def test_undo_of_a_key_that_was_taken_away(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": i, "seq": 5, "n": i} for i in range(4)], settings={**SETTINGS, "deletes": "soft"})
@@ -238,6 +242,7 @@ def test_undo_of_a_key_that_was_taken_away(lake: Lake, table_name: str) -> None:
         table.undo()
 
 
+@pytest.mark.nightly
 def test_columns_of_a_table_with_a_key_change(lake: Lake, table_name: str) -> None:
     table, spark = lake.table(table_name), lake.spark
     sql = "select {id} as id, {seq} as seq, struct(1L as x) as w, '{op}' as op, {n} as n, {n} as more"
@@ -266,6 +271,7 @@ def test_columns_of_a_table_with_a_key_change(lake: Lake, table_name: str) -> No
     assert {row["key"]: row["n"] for row in rows_of(table)} == {0: 0, 1: 1, 2: 2}
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what is refused and settled is decided before a format commits")
 def test_what_waits_in_the_rest_of_a_table_with_a_key_gets_columns(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
@@ -334,6 +340,7 @@ def test_an_error_leaves_the_table_without_a_key_and_no_file(
     assert {key_of(row): row["n"] for row in rows_of(table)} == {same_key(r["id"]): r["n"] for r in PLAIN}
 
 
+@pytest.mark.nightly
 def test_columns_of_one_kind_of_a_key_become_one(lake: Lake, table_name: str) -> None:
     table, wide = lake.table(table_name), 2**70
     keys: list[Any] = [1, 2, 2.5, 3, "7", 7, wide, 4.25, 5]
@@ -375,6 +382,7 @@ def text(row: Mapping[str, Any]) -> str:
     return repr(key) if isinstance(key, str) else f"{Decimal(str(key)).normalize():f}"
 
 
+@pytest.mark.nightly
 def test_a_resolve_of_the_key_and_of_the_order_is_taken_back(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     rows = [

@@ -47,6 +47,7 @@ def partitioned(folder: Path, fmt: str, rows: dict[str, list[dict[str, Any]]]) -
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("a key's value is that of the record, whatever keeps its row")
 @pytest.mark.parametrize("fmt", ["jsonl", "csv", "parquet"])
 def test_a_partition_of_the_folder_is_part_of_the_key(
@@ -177,6 +178,7 @@ def test_compaction_while_rows_that_stay_are_marked(
     assert found == {0: (20, True), 1: (1, True), 2: (2, False), 3: (3, False)}
 
 
+@pytest.mark.nightly
 def test_upkeep_by_others_leaves_what_is_remembered(lake: Lake, table_name: str, folder: Path) -> None:
     table, peer = lake.table(table_name), database(lake)
     table.ingest([{"id": i, "seq": 1, "n": i, "v": "a"} for i in range(4)], settings=SETTINGS)
@@ -257,6 +259,7 @@ CELLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("a key's value is that of the record, whatever keeps its row")
 def test_a_cell_is_the_same_key_whatever_stands_beside_it(
     lake: Lake, table_name: str, tmp_path: Path

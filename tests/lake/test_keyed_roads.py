@@ -21,6 +21,7 @@ def rows(table: Table, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in table.read().select(*columns).collect())
 
 
+@pytest.mark.nightly
 def test_a_strict_table_and_the_replay_of_what_it_refused(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": i, "seq": 1, "v": "a"} for i in range(3)], settings=SETTINGS)

@@ -35,6 +35,7 @@ def batches(table: Table, key: str = "id") -> dict[Any, str | None]:
     return {row[key]: row["_source"] and row["_source"]["batch"] for row in table.read().collect()}
 
 
+@pytest.mark.nightly
 def test_every_kind_of_source_names_its_batch(table: Table, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [3]}), tmp_path / "c.parquet")
     sources = [
@@ -146,6 +147,7 @@ def named(file: str | None) -> str | None:
     return file and Path(file).name
 
 
+@pytest.mark.nightly
 def test_every_kind_of_file_names_file_and_line(table: Table, tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", '{"id": 1}\n\n{"id": 2}\nno json\n{"id": 3}\n')
     write(tmp_path / "b.json", '[{"id": 4},\n {"id": 5}]')
@@ -235,6 +237,7 @@ def test_a_capture_of_files_names_them(table: Table, tmp_path: Path) -> None:
     assert places(table) == {1: ("a.jsonl", 1), 2: ("a.jsonl", 2)}
 
 
+@pytest.mark.nightly
 def test_file_whose_name_is_not_utf8_is_named_with_its_bytes_escaped(table: Table, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

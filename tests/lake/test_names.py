@@ -22,6 +22,7 @@ from lake.formats import database, declare
 YOUNG = "\u0264\u019b\u1c89\u1c8a\u2c2f\u2c5f" + "".join(map(chr, range(0xA7C0, 0xA7E0)))
 
 
+@pytest.mark.nightly
 def test_every_character_as_java_compares_it(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     java, root = jvm.java.lang.Character, jvm.java.util.Locale.ROOT
@@ -91,6 +92,7 @@ def test_a_table_with_such_twins_goes_on(lake: Lake, table_name: str, tmp_path: 
     assert [tuple(r)[:2] for r in table.read().collect()] == [(1, 2)] * 3
 
 
+@pytest.mark.nightly
 def test_what_spark_would_replace_in_sql(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """`${...}` stands for a setting in Spark's SQL, and may be in any name, any text and any default.
 

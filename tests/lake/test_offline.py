@@ -70,6 +70,7 @@ def test_a_log_that_was_cleaned(
     assert OfflineIcebergTable.of(folder, "lake", table_name) is None
 
 
+@pytest.mark.nightly
 def test_the_numbers_of_tables(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
     table = ingested(lake, table_name, tmp_path / "in.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"a": 2}\nno record\n')

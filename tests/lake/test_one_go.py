@@ -303,6 +303,7 @@ def test_many_small_files_are_read_once(
     assert rows.where("size = 'big'").count() == rows.where("more = 1").count() == 2
 
 
+@pytest.mark.nightly
 def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.table(table_name)
 

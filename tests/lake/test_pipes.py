@@ -40,6 +40,7 @@ def test_what_a_pipe_alone_tells_is_told_of_it(lake: Lake, table_name: str, fifo
     assert result.hints == (f"detected --delimiter ';' in {pipe}",)
 
 
+@pytest.mark.nightly
 def test_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> None:
     table, lines = lake.table(table_name), b'{"a": 1}\nbad\n{"a": "x"}\n'
     planned = table.ingest(fifo(lines), format="json", dry_run=True)

@@ -58,6 +58,7 @@ def plain(value: Any) -> Any:
             return value
 
 
+@pytest.mark.nightly
 def test_promoted_one_after_the_other(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Odd keys, keys of maps, fields below others that were promoted, values of several types; on format v3."""
     table = lake.table(table_name)
@@ -102,6 +103,7 @@ def more(table: Table, folder: Path, records: Sequence[object]) -> list[Path]:
     return [file]
 
 
+@pytest.mark.nightly
 def test_objects_beside_a_typed_map_are_of_a_map(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """No batch has both; in the rest they meet before there is a column."""
     table = lake.table(table_name)
@@ -112,6 +114,7 @@ def test_objects_beside_a_typed_map_are_of_a_map(lake: Lake, table_name: str, tm
     assert (rows[2].m_map_string, rows[3].m) == ({"k": "x"}, {"k": 7})
 
 
+@pytest.mark.nightly
 def test_promoted_while_others_write(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """A batch comes between the look and the commit, and a promote between a batch's plan and its commit."""
     table = lake.table(table_name)

@@ -66,6 +66,7 @@ def waiting_in_statistics(table: Table) -> int:
     return statistics.quarantined
 
 
+@pytest.mark.nightly
 def test_a_replay_that_fails_is_not_counted_twice(table: Table, file: Path) -> None:
     assert table.replay().back == 3
     assert waiting_in_statistics(table) == table.quarantine().waiting == 5
@@ -132,6 +133,7 @@ def test_it_goes_through_again_once(table: Table, file: Path) -> None:
     assert table.verify([str(file)], "json").missing == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_what_is_refused_again_waits_with_its_place(table: Table, file: Path) -> None:
     again = table.replay(settings={"hints": {"more": "boolean"}})
@@ -155,6 +157,7 @@ class Died(BaseException):
 DIES = {"marked": "observing", "quarantined": "committing", "committed": "committed"}  # where, at which phase
 
 
+@pytest.mark.nightly
 def test_a_replay_that_dies_is_taken_up_wherever_it_dies(
     table: Table, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def killed_at_its_commit(table: Table, file: Path, monkeypatch: pytest.MonkeyPat
             micro_batch(table, file, dies_at="committing")
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's rejects land with the rows")
 def test_what_a_capture_has_left_that_died_is_held_back(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -221,6 +225,7 @@ def test_what_a_capture_has_left_that_died_is_held_back(
     proven(table, [tmp_path / "in.jsonl", late])
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_new_rejects_meanwhile_wait_for_the_next_one(
     table: Table, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +247,7 @@ def test_new_rejects_meanwhile_wait_for_the_next_one(
     proven(table, [file, other])
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("a quarantine is a table as any other, and its rows are read by Spark")
 def test_records_without_any_column_yet(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
@@ -255,6 +261,7 @@ def test_records_without_any_column_yet(table: Table, tmp_path: Path) -> None:
     assert table.quarantine().waiting == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_quarantine_of_an_earlier_version(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)

@@ -79,6 +79,7 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
     drifted.proven()
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_text_of_what_a_column_of_numbers_had(drifted: Drifted) -> None:
     """A boolean among numbers is 1, an instant its milliseconds; `verify` knows both as texts."""
@@ -188,6 +189,7 @@ CONVERSIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """One field for each type, with texts alone: dates are strings, for not all of them are dates."""
@@ -215,6 +217,7 @@ def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_pa
     drifted.proven()
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_numbers_and_instants(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.5, "w": 2.0, "day": "2026-01-01T00:00:00Z"}')
@@ -244,6 +247,7 @@ INSTANTS = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what converts is asked of the values, whichever table has them")
 def test_numbers_are_no_instants_in_lists_and_maps_either(drifted: Drifted) -> None:
     """Routing makes an instant of each number (seed rule 10), which stands for it nowhere."""
@@ -291,6 +295,7 @@ def test_a_hostile_name(drifted: Drifted) -> None:
     drifted.proven()
 
 
+@pytest.mark.nightly
 def test_others_may_write_meanwhile(drifted: Drifted, monkeypatch: pytest.MonkeyPatch) -> None:
     drifted.put('{"id": 1, "n": 1}')
     drifted.put('{"id": 2, "n": "x"}')
@@ -310,6 +315,7 @@ def test_others_may_write_meanwhile(drifted: Drifted, monkeypatch: pytest.Monkey
     drifted.proven()
 
 
+@pytest.mark.nightly
 def test_a_batch_that_is_written_meanwhile_comes_in_with_the_columns_of_now(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "n": 1}')
     drifted.put('{"id": 2, "n": "2"}')
@@ -380,6 +386,7 @@ def test_undo_takes_it_back(lake: Lake, table_name: str, tmp_path: Path) -> None
     drifted.proven()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("key", ["", "id"])
 def test_later_values_that_fit_go_into_the_resolved_column_for_good(
     lake: Lake, table_name: str, tmp_path: Path, key: str
@@ -447,6 +454,7 @@ def test_wrong_wishes(lake: Lake, table_name: str, tmp_path: Path, field: str, t
         drifted.table.resolve(field, type_)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("layout", "why"),
     [

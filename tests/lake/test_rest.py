@@ -76,6 +76,7 @@ def test_what_is_beyond_fails_where_it_is_to(lake: Lake, table_name: str, tmp_pa
     assert not table.format.load().exists
 
 
+@pytest.mark.nightly
 def test_what_has_no_room_takes_none_from_others(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Of JSON a record that is refused leaves no columns, of typed files one that has no row left."""
     narrow = {"max_columns": "3", "beyond": "quarantine"}
@@ -132,6 +133,7 @@ def test_verify_finds_what_waits(
     assert (verdict.ok, [m.path for m in verdict.mismatches]) == (False, ["new", "new"])
 
 
+@pytest.mark.nightly
 def test_what_waits_is_promoted(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Old rows get the values, in lists and maps too; undo gives them back to the rest."""
     table = lake.table(table_name)
@@ -192,6 +194,7 @@ def test_typed_values_are_promoted_with_their_types(lake: Lake, table_name: str,
     proven(table, tmp_path / "1.parquet", "parquet")
 
 
+@pytest.mark.nightly
 def test_a_capture_holds_new_fields_and_a_view_leaves_the_rest(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def made(lake: Lake, name: str, properties: str, type_: str = "bigint", layout: 
     return table
 
 
+@pytest.mark.nightly
 def test_rows_are_what_a_dictionary_says(table: Table) -> None:
     chance, oracle, snapshots = random.Random(7), {}, {}
     for number in range(8):
@@ -209,6 +210,7 @@ def compact(table: Table) -> None:
         table.lake.sql(f"call lake.system.rewrite_data_files(table => '{table.name}', options => {options})")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("others", [append, upserted, compact], ids=lambda act: act.__name__)
 def test_whoever_commits_in_between_makes_it_a_conflict(
     table: Table, others: Callable[[Table], None]

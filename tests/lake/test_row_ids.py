@@ -28,6 +28,7 @@ def put(folder: Path, name: str, *records: str) -> Path:
     return file
 
 
+@pytest.mark.nightly
 def test_a_resolve_and_a_promotion(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     settings = {"format_version": "3", "partition_by": "bucket(4, id)"}

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.test_envelopes import Database
 from core.test_snapshots import unwatched
 from driftline.keys.settle import KeyCounts
@@ -16,6 +18,7 @@ from lake.test_keyed import put
 SETTINGS = {"key": "id", "envelope": "debezium", "on_snapshot": "reconcile"}
 
 
+@pytest.mark.nightly
 def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Captured, killed at each step, also in the middle of a snapshot; files come in any order."""
     table, chance, source = lake.table(table_name), random.Random(5), tmp_path / "in"
@@ -34,6 +37,7 @@ def ids(table: Table) -> list[int]:
     return sorted(row.id for row in table.read().select("id").collect())
 
 
+@pytest.mark.nightly
 def test_a_snapshot_in_two_batches(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     files = [tmp_path / f"{number}.jsonl" for number in range(5)]

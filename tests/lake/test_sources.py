@@ -36,6 +36,7 @@ select 1 as i, 2L as l, 1.5f as f, 2.5d as d, 19.99bd as m, true as b, 'x' as s,
 SECOND = "select 'text' as i, 3 as l, 2.5d as f, date'2024-01-01' as d, struct('z' as n) as r, array('k') as a, 7 as fresh"
 
 
+@pytest.mark.nightly
 def test_records_in_a_list_of_each_document(table: Table, tmp_path: Path) -> None:
     answer = {
         "total": 2,
@@ -82,6 +83,7 @@ def test_a_text_of_no_format_says_what_was_looked_for(table: Table, tmp_path: Pa
         table.ingest(file)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
 def test_files_with_a_schema(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -116,6 +118,7 @@ def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSessi
     assert rows == {(1, "1", None), (2, "2", "x"), (None, "y", None)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["parquet", "avro"])
 def test_files_of_one_schema_are_read_together(
     table: Table, spark: SparkSession, tmp_path: Path, fmt: str

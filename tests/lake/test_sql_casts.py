@@ -174,6 +174,7 @@ FOLDED: list[Type] = [
 ]
 
 
+@pytest.mark.nightly
 def test_columns_of_a_field_fold_into_one_alike(spark: SparkSession) -> None:
     """Each row has a value in one of the columns: it is in the folded one, or told as lost."""
     table = Schema(

@@ -136,6 +136,7 @@ def test_bytes_have_no_bounds_that_could_be_shown(lake, alike):
     assert not is_embedded(lake) or "t.raw" in alike
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("its table is of Iceberg")
 def test_a_wide_table_is_counted_in_passes(lake, shop, monkeypatch):
     scan = import_module("driftline.stats.exact")
@@ -262,6 +263,7 @@ def over_time(stats: Stats, field: str) -> dict:
     }
 
 
+@pytest.mark.nightly
 def test_drift_over_time_is_counted_by_batch_and_what_was_thinned_stands_before(lake, table_name, tmp_path):
     batches = [{"p": 1}, {"p": 2}], [{"p": 3}, {"p": "x"}, {"q": 1}], [{"p": "y"}]
     ingest(lake, tmp_path, table_name, *batches)
@@ -338,6 +340,7 @@ def test_a_wide_table_has_statistics_of_every_column(lake, table_name, tmp_path)
     assert (numbers["f129"].low, numbers["g"].high) == (129, "x")
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("of Iceberg's metrics")
 def test_a_table_that_was_made_before_gets_them_with_its_next_column(lake, table_name, tmp_path):
     ingest(lake, tmp_path, table_name, WIDE)
@@ -380,6 +383,7 @@ def test_maps_lists_of_lists_and_odd_names(lake, table_name):
     assert (numbers["d"].values, numbers["d"].density) == (0, 0.0)
 
 
+@pytest.mark.nightly
 def test_drift_inside_lists_is_divided(lake, table_name, tmp_path):
     ingest(lake, tmp_path, table_name, [{"i": [{"p": 1}, {"p": 2}]}], [{"i": [{"p": "x"}, {}]}])
     table = lake.table(table_name)
@@ -428,6 +432,7 @@ def test_a_table_that_was_just_made_has_no_numbers(lake, table_name):
     assert lake.table(table_name).stats(exact=True).records == 0
 
 
+@pytest.mark.nightly
 def test_a_ducklake_is_known_from_its_catalog_and_counted_by_a_scan(ducklake, table_name, tmp_path):
     ingest(ducklake, tmp_path, table_name, DAY_1, DAY_2)
     told, counted = ducklake.table(table_name).stats(), ducklake.table(table_name).stats(exact=True)

@@ -161,6 +161,7 @@ def by_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "staged", lambda *_: None)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("by_tasks_alone")
 def test_tasks_write_files(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)

@@ -21,6 +21,7 @@ from lake.test_keyed import put
 SETTINGS = {"key": "id", "envelope": "debezium"}
 
 
+@pytest.mark.nightly
 def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Captured, killed at each step, in any order of files."""
     table, chance, source = lake.table(table_name), random.Random(11), tmp_path / "in"

@@ -57,6 +57,7 @@ def test_rows_without_a_required_column_wait(table: Table, spark: SparkSession) 
     ]
 
 
+@pytest.mark.nightly
 def test_row_groups_whose_lists_of_uuids_are_all_null(table: Table, tmp_path: Path) -> None:
     """Arrow flattens no such lists of structs, nor such maps."""
     record = pa.struct([("x", pa.uuid())])

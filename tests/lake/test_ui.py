@@ -104,6 +104,7 @@ def pressed(lake: Lake) -> Iterator[Callable[[str, str], str]]:
         yield press
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a page calls what the tests of each format call")
 def test_a_resolve_is_looked_at_then_done_once_and_undone(
     pressed: Callable[[str, str], str], lake: Lake, table_name: str
@@ -143,6 +144,7 @@ def test_an_undo_that_would_hide_values_is_refused_and_offered_all_the_same(
     assert table.schema().schema.find(("size",)) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a page calls what the tests of each format call")
 def test_what_waits_is_replayed_or_discarded_and_what_is_held_promoted(
     pressed: Callable[[str, str], str], lake: Lake, table_name: str, tmp_path: Path

@@ -72,6 +72,7 @@ BACK_AND_FORTH = [
 ]
 
 
+@pytest.mark.nightly
 def test_back_and_forth(table: Table) -> None:
     """One table goes through all, as each ends where it began."""
     before = table.state()

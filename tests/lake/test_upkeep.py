@@ -122,6 +122,7 @@ def numbers(table: Table, where: str = "") -> list[int]:
     return sorted(row.id for row in rows)
 
 
+@pytest.mark.nightly
 def test_old_snapshots_of_a_table_with_a_key_go_and_clean_takes_their_delete_files(
     lake: Lake, table_name: str, folder: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_old_snapshots_go_and_no_data(table: Table, folder: Path) -> None:
     assert manifests == referred(table, "path", "all_manifests")
 
 
+@pytest.mark.nightly
 def test_a_table_with_gaps_is_a_table(
     table: Table, lake: Lake, folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +223,7 @@ def test_a_table_with_gaps_is_a_table(
     assert numbers(table) == list(range(35))
 
 
+@pytest.mark.nightly
 def test_a_branch_keeps_what_it_says(table: Table, lake: Lake) -> None:
     name = table.format.handle.full_name
     batches(table, 1, 6)
@@ -255,6 +258,7 @@ def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch
     assert numbers(table) == [0]
 
 
+@pytest.mark.nightly
 def test_what_others_hold_is_left_alone(table: Table, lake: Lake) -> None:
     name = table.format.handle.full_name
     batches(table, 1, 3)
@@ -310,6 +314,7 @@ def others_are_faster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     assert numbers(table) == [*range(14), 100]
 
 
+@pytest.mark.nightly
 def test_it_dies_on_the_way(table: Table, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("no space left")
@@ -341,6 +346,7 @@ def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
     assert numbers(table) == list(range(13))
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded_only("finds the table in SQLite's file")
 def test_history_and_undo_go_on(
     table: Table, lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -367,6 +373,7 @@ def test_history_and_undo_go_on(
     assert table.history().entries[-1].by == "undo"
 
 
+@pytest.mark.nightly
 def test_statistics_and_resolve_after_it(table: Table, lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     for i in range(1, 14):
@@ -387,6 +394,7 @@ def test_statistics_and_resolve_after_it(table: Table, lake: Lake, tmp_path: Pat
     assert table.read().where("v is not null").count() == 11
 
 
+@pytest.mark.nightly
 def test_a_capture_brings_nothing_again(table: Table, tmp_path: Path) -> None:
     for start, end in ((1, 14), (14, 17)):
         for i in range(start, end):

@@ -32,6 +32,7 @@ BATCHES = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_nothing_lawful_is_taken_for_a_loss(
     lake: Lake, tmp_path: Path, table_name: str, both_roads: list[str]
 ) -> None:
@@ -53,6 +54,7 @@ def test_nothing_lawful_is_taken_for_a_loss(
         assert both_roads == [], "what is small takes no Spark"
 
 
+@pytest.mark.nightly
 def test_expectation_says_nothing_of_a_file_that_the_table_took_before(
     lake: Lake, tmp_path: Path, table_name: str
 ) -> None:
@@ -67,6 +69,7 @@ def test_expectation_says_nothing_of_a_file_that_the_table_took_before(
     assert table.verify(file).missing == 1
 
 
+@pytest.mark.nightly
 def test_dates_beyond_the_years_of_python_are_compared(lake: Lake, tmp_path: Path, table_name: str) -> None:
     days = [-719_163, 2_932_897, -2_000_000, 5_000_000]  # 0000-12-31, 10000-01-01
     micros = [-62_135_596_800_000_001, 253_402_300_800_000_000, -(10**17), 10**18]
@@ -116,6 +119,7 @@ def test_feed_without_a_record_yet_has_nothing_missing(
         table.verify([str(file)])
 
 
+@pytest.mark.nightly
 def test_file_is_judged_by_the_dialect_that_it_was_ingested_by(
     lake: Lake, tmp_path: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +189,7 @@ def test_workbooks_are_read_at_the_sheet_of_their_batch(lake: Lake, tmp_path: Pa
     assert (verdict.records, verdict.missing, verdict.extra) == (2, 0, 0)
 
 
+@pytest.mark.nightly
 def test_records_that_all_wait_are_in_quarantine(lake: Lake, tmp_path: Path, table_name: str) -> None:
     table, file = lake.table(table_name), tmp_path / "a.jsonl"
     file.write_text("broken\n{\n")
@@ -196,6 +201,7 @@ def test_records_that_all_wait_are_in_quarantine(lake: Lake, tmp_path: Path, tab
     assert table.verify([str(file)]).missing == 1
 
 
+@pytest.mark.nightly
 def test_drift_and_losses_among_equal_columns(lake: Lake, tmp_path: Path, table_name: str) -> None:
     table, file = lake.table(table_name), tmp_path / "a.jsonl"
     lines = [
@@ -241,6 +247,7 @@ DUMP = [
 ]
 
 
+@pytest.mark.nightly
 def test_dump_of_extended_json_is_read_as_values(lake: Lake, tmp_path: Path, table_name: str) -> None:
     table, lines, array = lake.table(table_name), tmp_path / "a.jsonl", tmp_path / "b.json"
     lines.write_text("\n".join(map(json.dumps, DUMP)))

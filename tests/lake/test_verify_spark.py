@@ -48,6 +48,7 @@ ROWS = """
 Check = Callable[..., Verdict]
 
 
+@pytest.mark.nightly
 def test_few_rows_stay_in_one_task_and_many_are_dealt_to_all(spark):
     few, many = (spark.range(0, n, 1, 1) for n in (1000, 100_000))
     assert (frames.rows(few).getNumPartitions(), frames.rows(many).getNumPartitions()) == (1, 2)
@@ -120,12 +121,14 @@ def test_each_record_must_be_there_as_often(check: Check) -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_a_list_without_a_value_made_null_is_found(check: Check) -> None:
     verdict = check("update {t} set s = named_struct('x', 2.5d, 'y', null) where id = 3")
 
     assert found(verdict) == [("s.y", "5", "y holds null, the record has []")]
 
 
+@pytest.mark.nightly
 def test_a_swap_between_rows_is_found(check: Check) -> None:
     verdict = check(
         "update {t} set at = null where id = 1",
@@ -223,6 +226,7 @@ EXTRA = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("tampering", "quarantined", "extra"), EXTRA, ids=range(len(EXTRA)))
 def test_exactly_as_many_rows_as_records(
     check: Check, tampering: tuple[str, ...], quarantined: tuple[str, ...], extra: list[tuple[str, str]]
@@ -239,6 +243,7 @@ def test_what_is_missing_and_what_is_too_many(check: Check) -> None:
     assert (verdict.missing, verdict.extra, len(verdict.mismatches)) == (1, 2, 3)
 
 
+@pytest.mark.nightly
 def test_a_list_without_a_value_is_kept_from_its_columns_first_batch_on(spark: Any, tmp_path: Path) -> None:
     older, younger = tmp_path / "older.jsonl", tmp_path / "younger.jsonl"
     older.write_text('{"id": 1, "a": []}\n{"id": 2, "a": []}\n')

@@ -184,6 +184,7 @@ def test_wrong_wishes(table: Table, tmp_path: Path) -> None:
         table.view("settled")
 
 
+@pytest.mark.nightly
 def test_a_ducklake_keeps_a_view_that_any_duckdb_reads(
     ducklake: Lake, table_name: str, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def live_files(table: Table) -> int:
     return sum(spec.files for spec in table.format.laid())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", [{}, {"partition_by": "v", "sort_by": "seq"}], ids=["", "laid out"])
 def test_a_file_is_written_anew_when_a_third_is_gone(
     lake: Lake, table_name: str, tmp_path: Path, layout: dict[str, str]
@@ -117,6 +118,7 @@ def test_files_of_others_and_rows_in_the_catalog(lake: Lake, table_name: str) ->
     assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table)
 
 
+@pytest.mark.nightly
 def test_first_and_last_seen_stay_when_files_are_written_anew(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def columns(lake: Path) -> list[str]:
     return [field.name for field in table.state().schema.struct.fields]
 
 
+@pytest.mark.nightly
 def test_it_loads_no_spark(lake: Path) -> None:
     changes = ["ADD COLUMN alone int", "ALTER COLUMN id SET NOT NULL"]
 
@@ -84,6 +85,7 @@ def alone() -> Iterator[Commands]:
         yield process
 
 
+@pytest.mark.nightly
 def test_verify_of_little_starts_no_java(lake: Path, alone: Commands) -> None:
     if find_spec("duckdb_extension_iceberg") is None:
         lacking("DuckDB's extension for Iceberg", "pip install 'driftline[duckdb]'")
@@ -141,6 +143,7 @@ json.dump(out, sys.stdout)
 """
 
 
+@pytest.mark.nightly
 def test_python_starts_no_spark_either(lake: Path) -> None:
     kind = "iceberg" if has_java(lake) else "ducklake"
     done = call(lake, "-c", PYTHON, kind)
@@ -161,6 +164,7 @@ def without_spark() -> Iterator[Commands]:
         yield process
 
 
+@pytest.mark.nightly
 def test_what_it_says_of_mistakes(lake: Path, without_spark: Commands) -> None:
     unread = without_spark.run(lake, "alter", f"ALTER TABLE {T} FROB x")
     unknown = without_spark.run(lake, *alter("DROP COLUMN whoo"))
@@ -184,6 +188,7 @@ def test_what_it_says_of_mistakes(lake: Path, without_spark: Commands) -> None:
     assert skipped == Done(0, "s.other  nothing to change\n", "")
 
 
+@pytest.mark.nightly
 def test_what_rows_are_looked_at_for_takes_spark(lake: Path, command_line: Commands) -> None:
     null = command_line.run(lake, *alter("ALTER COLUMN n SET NOT NULL"))
     keyed = command_line.run(lake, *alter("SET TBLPROPERTIES ('driftline.key' = 'id')"))

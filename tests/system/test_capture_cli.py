@@ -87,6 +87,7 @@ CODES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes_and_errors(done, name):
     assert done[name].code == CODES.get(name, 0), done[name]

@@ -156,6 +156,7 @@ CODES = {
 }
 
 
+@pytest.mark.nightly
 def test_batch_that_fails_its_audit_is_told_and_not_kept(done):
     told, printed = done["audit"].err, json.loads(done["audit json"].out)
     assert "nothing of it is committed: 1 fail-on sibling" in told

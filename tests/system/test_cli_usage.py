@@ -235,6 +235,7 @@ def test_a_settings_file_with_an_unknown_key_names_the_nearest(run, tmp_path):
     assert done.stderr == "error: driftline.toml: there is no 'lakes'\n  did you mean 'lake'?\n"
 
 
+@pytest.mark.nightly
 def test_debug_shows_where(run):
     for done in (run("schema", "a.b", "--debug"), run("schema", "a.b", DRIFTLINE_DEBUG="1")):
         assert done.returncode == 2

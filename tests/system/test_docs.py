@@ -139,6 +139,7 @@ def test_a_newcomer_s_question_is_one_click_from_the_first_page(question: str) -
 HANDED_ON = re.compile(r"\berror\b|\b(?:sentence|message|change|no_value|conflicts|why)\b")
 
 
+@pytest.mark.nightly
 def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
     generated = importlib.import_module("generated")

@@ -62,6 +62,7 @@ def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+@pytest.mark.nightly
 def test_the_page_of_python_runs(tmp_path: Path, command_line: Commands) -> None:
     lines = [text for page, _, text in examples("python") if page == "python.md"]
     done = command_line.python(tmp_path, "\n".join(lines))
@@ -70,6 +71,7 @@ def test_the_page_of_python_runs(tmp_path: Path, command_line: Commands) -> None
     assert "cannot be found" in done.out and "`Lake.tables()`" in done.out
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs(tmp_path: Path, command_line: Commands) -> None:
     cells = json.loads((DOCS / "notebook.ipynb").read_text())["cells"]
     lines = ["def shown(value):", "    assert value is None or value._repr_html_()"]

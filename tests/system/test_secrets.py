@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SETTINGS = """
 lake = "s3://bucket/lake"
 
@@ -35,6 +37,7 @@ session_token = "${S_SESSION}"
 KINDS = ("URI", "JDBC", "TOKEN", "CREDENTIAL", "HEADER", "HADOOP", "SSL", "ACCESS", "SECRET", "SESSION")
 
 
+@pytest.mark.nightly
 def test_nobody_else_sees_a_secret(tmp_path):
     (tmp_path / "driftline.toml").write_text(SETTINGS)
     (tmp_path / "events").mkdir()
