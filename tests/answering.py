@@ -4,16 +4,19 @@ that Java starts once for all.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Timer
 from typing import IO, Any, NamedTuple
+
+from driftline import cli
 
 COMMANDS = """
 import contextlib, io, json, os, sys, traceback
@@ -35,6 +38,7 @@ for line in sys.stdin:
             code = 1
     print(json.dumps([code, out.getvalue(), err.getvalue()]), file=answers, flush=True)
 """
+TESTS = str(Path(__file__).parent)  # what a script finds this file by, as its PYTHONPATH
 SECONDS = 600  # for an answer, and for the end of a process that was told of it
 
 
@@ -99,6 +103,17 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def ended(argv: list[str]) -> Done:
+    """The end of a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            cli.main(argv)
+        except SystemExit as end:
+            return Done(end.code, out.getvalue(), err.getvalue())
+    raise AssertionError("a command ends by its exit code")
 
 
 class Commands(Answering):

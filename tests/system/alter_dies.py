@@ -4,8 +4,6 @@ arguments. Code, output and errors of each come as a line of JSON, but for one t
 WHO: `python` or `java` is killed, a `person` presses Ctrl-C; MOMENT: `before` or `after` the catalog has the commit.
 """
 
-import contextlib
-import io
 import json
 import os
 import signal
@@ -13,20 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from driftline import cli
+from answering import ended
 from driftline.formats.ducklake import alteration as ducklake
 from driftline.formats.iceberg import alteration as iceberg
 from driftline.runtime.bare_java import BareJava
-
-
-def ran(argv: list[str]) -> tuple[Any, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            cli.main(argv)
-        except SystemExit as end:
-            return end.code, out.getvalue(), err.getvalue()
-    raise AssertionError("a command ends by its exit code")
 
 
 def main(deaths: list[tuple[str, str, list[str]]]) -> None:
@@ -59,7 +47,7 @@ def main(deaths: list[tuple[str, str, list[str]]]) -> None:
     iceberg.replace_metadata = deadly(iceberg.replace_metadata)
     ducklake.DuckLakeDraft.commit = deadly(ducklake.DuckLakeDraft.commit)  # type: ignore[method-assign]
     for who, moment, argv in deaths:  # noqa: B007  the functions above read the names
-        print(json.dumps(ran(argv)), flush=True)
+        print(json.dumps(ended(argv)), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,13 @@ JSON a list of pairs: a phase or null, and a command. What they print is told as
 errors of each.
 """
 
-import contextlib
-import io
 import json
 import sys
 from typing import Any
 
 from pyspark import SparkContext
 
-from driftline import cli
+from answering import ended
 from driftline.cli.capture import Running
 from driftline.cli.terminal import Progress
 
@@ -29,16 +27,6 @@ def deadly(teller: Any, phases: list[str]) -> None:
     teller.phase = told
 
 
-def ran(argv: list[str]) -> tuple[Any, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            cli.main(argv)
-        except SystemExit as end:
-            return end.code, out.getvalue(), err.getvalue()
-    raise AssertionError("a command ends by its exit code")
-
-
 def main(commands: list[tuple[str | None, list[str]]]) -> None:
     phases: list[str] = []
     for teller in (Progress, Running):
@@ -46,7 +34,7 @@ def main(commands: list[tuple[str | None, list[str]]]) -> None:
     done = []
     for phase, argv in commands:
         phases[:] = [] if phase is None else [phase]
-        done.append(ran(argv))
+        done.append(ended(argv))
     json.dump(done, sys.stdout)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from answering import Commands, Done, commands
+from answering import TESTS, Commands, Done, commands
 from driftline import Lake
 from servers.machine import lacking
 from system.test_cli import call
@@ -245,7 +245,7 @@ def dead(lake: Path) -> tuple[list[Done], list[int]]:
     if not has_java(lake):
         del deaths[2]
     *first, last = deaths
-    ended = [call(lake, dies, json.dumps(some)) for some in (first, [last])]
+    ended = [call(lake, dies, json.dumps(some), PYTHONPATH=TESTS) for some in (first, [last])]
     assert ended[1].out == ended[1].err == ended[0].err == ""
     told = [Done(*json.loads(line)) for line in ended[0].out.splitlines()]
     return told, [each.code for each in ended]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from answering import TESTS
+
 from .test_cli import DAY_1, Done, call
 
 
@@ -28,7 +30,7 @@ def test_a_java_that_dies_is_one_sentence_and_nothing_is_lost_or_doubled(tmp_pat
         ("comparing source and table", ["verify", "in.zip", "--table", "s.t"]),
     ]
     dies = str(Path(__file__).with_name("java_dies.py"))
-    told = call(tmp_path, dies, json.dumps(commands), DRIFTLINE_DRIVER_MEMORY="1g")
+    told = call(tmp_path, dies, json.dumps(commands), PYTHONPATH=TESTS, DRIFTLINE_DRIVER_MEMORY="1g")
     assert (told.code, told.err) == (0, "")
     ended = [Done(*one) for one in json.loads(told.out)]
     for (phase, _), done in zip(commands, ended, strict=True):

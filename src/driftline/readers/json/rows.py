@@ -65,12 +65,12 @@ from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, group_p
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _OBJECT, _NULL = b"{n"
-# The parser puts what it does not take into its message, and a NUL there ends the process. Of surrogates from
-# U+20000 on it makes other characters.
-_BACKSLASH, _ESCAPE = b"\\", rb"\u"
-_MISREAD = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
-# Python finds the first ten times as fast, as it begins with fixed bytes; a longer string may have it, too.
-# In quotes it is the number that a resolved field reads.
+# What the parser reads differently than one by one. It puts what it does not take into its message, and a
+# NUL there ends the process. Of surrogates from U+20000 on it makes other characters. A long has no sign at
+# zero, so that its text would have none; in quotes it is the number that a resolved field reads. Python
+# finds a pattern that begins with fixed bytes ten times as fast: such a one is asked first.
+_NUL, _BACKSLASH, _ESCAPE = b"\0", b"\\", rb"\u"
+_MISREAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 _ENDS_AS_ZERO, _NEGATIVE_ZERO = re.compile(rb'-0"?[,}\]\s]'), re.compile(rb'[:,\[\s]"?-0"?[,}\]\s]')
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
@@ -98,10 +98,7 @@ def parsed(lines: Sequence[bytes], struct: Struct, *, spells_integers: bool = Fa
     from arro3.io import read_json
 
     text = b"\n".join(lines)
-    # Python finds one byte ten times as fast as two.
-    if b"\0" in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD.search(text)):
-        raise Unparsed
-    if spells_integers and _ENDS_AS_ZERO.search(text) and _NEGATIVE_ZERO.search(text):
+    if _is_misread(text, spells_integers=spells_integers):
         raise Unparsed
     try:
         batches = [
@@ -113,6 +110,13 @@ def parsed(lines: Sequence[bytes], struct: Struct, *, spells_integers: bool = Fa
     if len(batches) != 1 or batches[0].num_rows != len(lines) or any(map(_repeats, batches[0].columns)):
         raise Unparsed
     return batches[0]
+
+
+def _is_misread(text: bytes, *, spells_integers: bool) -> bool:
+    # Python finds one byte ten times as fast as two.
+    if _NUL in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD_ESCAPE.search(text)):
+        return True
+    return bool(spells_integers and _ENDS_AS_ZERO.search(text) and _NEGATIVE_ZERO.search(text))
 
 
 def _repeats(array: pa.Array) -> bool:
@@ -281,18 +285,10 @@ class JsonRows:
         usual, valueless = usual_struct(route), valueless_keys([route])
         drifting = drifting_keys(planned, usual, valueless, route, settings.fields)
         converter = Converter(struct, route, settings)
-        spells = spells_integers([route])
         return cls(
-            converter,
-            usual,
-            valueless,
-            drifting,
-            expected,
-            planned,
-            settings,
-            terms.check,
-            spells_integers=spells,
-        )
+            converter, usual, valueless, drifting, expected, planned, settings, terms.check,
+            spells_integers=spells_integers([route]),
+        )  # fmt: skip
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """Return a copy for lines of which the first have the shape ``first``."""
