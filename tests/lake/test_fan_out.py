@@ -137,6 +137,8 @@ def test_what_is_missing_comes_with_the_same_call_again(
     assert [of_table.table for of_table in result.results] == [f"{space}.b"]
     with pytest.raises(DataError, match="all tables have the files already"):
         tables.ingest(file)
+    planned = tables.ingest(file, dry_run=True)
+    assert (planned.results, len(planned.passed_over)) == ((), 3)
     assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
 
 

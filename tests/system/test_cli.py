@@ -35,6 +35,8 @@ from shop.orders where id = 1"""
 COMMANDS = {
     "plan": ["plan", "in/1.jsonl", "--into", "shop.orders"],
     "plan json": ["plan", "in/2.jsonl", "--into", "shop.orders", "--json"],
+    "plan tables": ["plan", "in", "--into", "kinds.{_file.folder}"],
+    "check tables": ["plan", "in", "--into", "kinds.{_file.folder}", "--fail-on", "sibling", "--output", "github"],
     "no table": ["schema", "shop.orders"],
     "ingest": ["ingest", "in", "--into", "shop.orders", "--batch-per-file", "--set", "dates=instant"],
     "ingest json": ["ingest", "in/2.jsonl", "in/1.jsonl", "--into", "shop.json", "--batch-per-file", "--json"],
@@ -208,6 +210,19 @@ def test_quarantine_is_listed_without_java(done, here):
 def test_a_plan_writes_nothing(done):
     assert done["plan"].out.startswith("shop.orders  1.jsonl  2 records read, dry run: nothing is written\n")
     assert "there is no table shop.orders" in done["no table"].err
+
+
+def test_a_plan_of_a_pattern_shows_each_table_and_fails_as_a_check_does(done):
+    planned = done["plan tables"].out
+    assert planned.startswith(
+        "kinds.{_file.folder}  2 files  4 records read, dry run: nothing is written, 2 tables\n"
+        "  kinds.in      3 read, new table, "
+    )
+    assert "\n      sibling: new column price_double double (19.9, in/1.jsonl:1): first seen\n" in planned
+    assert "\n  kinds._other  1 read, new table\n      quarantine: in/2.jsonl:2: invalid JSON" in planned
+    check = done["check tables"]
+    assert (check.code, check.out.count("::error file=in/1.jsonl,")) == (1, 1)
+    assert "sibling: kinds.in: new column price_double double (19.9, in/1.jsonl:1)" in check.err
 
 
 def test_the_report_shows_each_conflict_and_where_it_came_from(done):

@@ -1,11 +1,13 @@
-"""`driftline ingest --into` a pattern of tables."""
+"""`driftline ingest` and `driftline plan` with a pattern of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from driftline.cli.options import TableOptions
+import typer
+
+from driftline.cli.options import Output, TableOptions
 from driftline.cli.scope import Invocation, little, title_of
 from driftline.files.endings import FileFormat
 
@@ -25,9 +27,10 @@ def fan_out(
     dry_run: bool,
     again: bool,
     keep: bool,
-    json: bool,
-) -> None:
-    """Ingest files into the tables of a pattern, and print what became of them."""
+    output: Output,
+    fail_on: Sequence[str] = (),
+) -> FanOutResult:
+    """Ingest files into the tables of a pattern, or plan it, and print the result."""
     from driftline.cli.terminal import Progress
     from driftline.ingest.fan_out import MAX_TABLES, FanOutError
     from driftline.sources.files import expand, stamps
@@ -54,17 +57,28 @@ def fan_out(
                 progress=scope.interrupt.watching(progress.of(title)),
             )
         except FanOutError as failed:
-            _show(failed.result, title, all_tables=all_tables, json=json)
+            _show(failed.result, title, output, fail_on, all_tables=all_tables)
             raise
-    _show(result, title, all_tables=all_tables, json=json)
+    _show(result, title, output, fail_on, all_tables=all_tables)
+    return result
 
 
-def _show(result: FanOutResult, title: str, *, all_tables: bool, json: bool) -> None:
+def _show(
+    result: FanOutResult, title: str, output: Output, fail_on: Sequence[str], *, all_tables: bool
+) -> None:
     from driftline.cli.terminal import put, show
+    from driftline.report import findings
     from driftline.report.fan_out import fan_out as lines
 
-    if not json:
-        show(lines(result, title, all_tables=all_tables, more="--all-tables"))
-        return
-    for printed in result.to_dicts():
-        put(printed)
+    of_tables = list(findings.of_tables(result.results))
+    match output:
+        case Output.json:
+            for printed in result.to_dicts():
+                put(printed)
+        case Output.text:
+            show(lines(result, title, all_tables=all_tables, more="--all-tables"))
+        case Output.github:
+            for line in findings.github(of_tables, fail_on):
+                typer.echo(line)
+        case Output.junit:
+            typer.echo(findings.junit(f"plan {result.pattern}", of_tables, fail_on))

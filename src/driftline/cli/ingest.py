@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -16,7 +16,6 @@ from driftline.cli.options import (
     Audited,
     FailOn,
     FormatOption,
-    Into,
     IntoTables,
     Json,
     MaxTables,
@@ -42,6 +41,7 @@ from driftline.files.endings import FileFormat
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Table
+    from driftline.report.findings import Finding
     from driftline.report.metrics import Metrics
 
 
@@ -82,7 +82,7 @@ def ingest(
         })  # fmt: skip
         fan_out(
             context.obj, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
-            dry_run=dry_run, again=again, keep=not no_keep, json=json,
+            dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
         )  # fmt: skip
         return
     _must_fit_tables(max_tables, all_tables=all_tables)
@@ -124,7 +124,7 @@ def _must_fit(pattern: str, flags: Mapping[str, bool]) -> None:
 def plan(
     context: typer.Context,
     sources: Sources,
-    into: Into,
+    into: IntoTables,
     *,
     batch_per_file: PerFile = False,
     format: FormatOption = None,  # noqa: A002
@@ -136,6 +136,8 @@ def plan(
     output: Annotated[
         Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of change.")
     ] = Output.text,
+    max_tables: MaxTables = None,
+    all_tables: AllTables = False,
     hints: AllHints = False,
     json: Json = False,
 ) -> None:
@@ -143,20 +145,32 @@ def plan(
 
     The same as ingest --dry-run; --fail-on and --output make it a check of a pull request.
     """
-    from driftline.report.findings import findings
+    from driftline.report.findings import findings, of_tables
 
-    settings = options.settings(context.obj, into)
+    scope, output = context.obj, Output.json if json else output
+    if is_pattern(into):
+        _must_fit(into, {"--batch-per-file": batch_per_file, "--strings": strings, "--hints": hints})
+        planned = fan_out(
+            scope, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
+            dry_run=True, again=False, keep=not no_keep, output=output, fail_on=fail_on or (),
+        )  # fmt: skip
+        _refuse(of_tables(planned.results), fail_on or ())
+        return
+    _must_fit_tables(max_tables, all_tables=all_tables)
+    settings = options.settings(scope, into)
     results = list(
         _results(
-            context.obj, sources, into, format, settings,
+            scope, sources, into, format, settings,
             per_file=batch_per_file, strings=strings, dry_run=True, keep=not no_keep, on_change=None,
         )
     )  # fmt: skip
-    words = context.obj.words(into)
-    _show(results, Output.json if json else output, words, fail_on or (), hints=hints)
-    refused = [
-        finding for _, result in results for finding in findings(result) if finding.kind in (fail_on or ())
-    ]
+    _show(results, output, scope.words(into), fail_on or (), hints=hints)
+    _refuse((finding for _, result in results for finding in findings(result)), fail_on or ())
+
+
+def _refuse(planned: Iterable[Finding], fail_on: Collection[str]) -> None:
+    """Raise DataError if a plan has findings of kinds that are not allowed."""
+    refused = [finding for finding in planned if finding.kind in fail_on]
     if refused:
         kinds = Counter(finding.kind for finding in refused)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())

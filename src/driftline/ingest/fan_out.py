@@ -170,7 +170,7 @@ class FanOut:
     def _ingest(self, batch: DealtBatch, shares: Mapping[str, Share]) -> FanOutResult:
         destinations = batch.at_once(batch.destination, shares.items())
         passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
-        if passed_over and len(passed_over) == len(destinations):
+        if passed_over and len(passed_over) == len(destinations) and not batch.dry_run:
             raise DataError(
                 f"{self.pattern.text}: all tables have the files already: {_listed(passed_over)}",
                 "pass --again to ingest again as new rows",

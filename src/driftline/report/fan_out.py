@@ -10,6 +10,7 @@ from rich.text import Text
 from driftline.core.schema.text import counted
 from driftline.ingest.fan_out import FanOutResult
 from driftline.ingest.result import Result
+from driftline.report.findings import findings
 from driftline.report.lines import LISTED, clean
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def fan_out(
     width = max((len(of_table.table) for of_table in shown), default=0)
     for of_table in shown:
         yield Text(f"  {clean(of_table.table):{width}}  {', '.join(_counts(of_table))}")
+        if of_table.dry_run:
+            yield from _findings(of_table)
     if len(in_order) > len(shown):
         yield Text(f"  and {counted(len(in_order) - len(shown), 'table')} more: see {more}", "dim")
     for table, spellings in result.by_case.items():
@@ -60,8 +63,18 @@ def fan_out(
         yield Text(f"  {counted(len(hints), 'hint')}: see --json", "cyan")
 
 
+def _findings(result: Result) -> Iterator[Text]:
+    """The findings of a planned batch, but for columns that are merely new."""
+    of_table = [finding for finding in findings(result) if finding.kind != "new"]
+    yield from (Text(f"      {finding}") for finding in of_table[:LISTED])
+    if len(of_table) > LISTED:
+        yield Text(f"      and {len(of_table) - LISTED} more", "dim")
+
+
 def _counts(result: Result) -> Iterator[str]:
     yield f"{result.rows_read} read" if result.dry_run else f"{result.rows_written} written"
+    if result.dry_run and not result.before.struct.fields:
+        yield "new table"
     if result.rows_quarantined:
         yield f"{result.rows_quarantined} in quarantine"
     if result.changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 from xml.etree import ElementTree as ET
@@ -101,6 +101,14 @@ def findings(result: Result) -> Iterator[Finding]:
             )
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
+
+
+def of_tables(results: Iterable[Result]) -> Iterator[Finding]:
+    """The findings of batches of several tables: each names its table."""
+    for result in results:
+        yield from (
+            replace(of_table, text=f"{result.table}: {of_table.text}") for of_table in findings(result)
+        )
 
 
 def violations(fail_on: Collection[str], result: Result) -> list[Violation]:
