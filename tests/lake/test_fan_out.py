@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError, UsageError
@@ -142,6 +146,55 @@ def test_what_is_missing_comes_with_the_same_call_again(
     assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
 
 
+def test_rows_of_columns_are_dealt_with_the_columns_that_they_fill(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    schema = pa.schema({
+        "event": pa.string(), "by": pa.struct({"id": pa.int64(), "at": pa.string()}), "other": pa.list_(pa.int64()),
+        "n": pa.decimal128(9, 2), "day": pa.date32(),
+    })  # fmt: skip
+    came = pa.Table.from_pylist(
+        [
+            {"event": "a", "by": {"id": 1}, "n": Decimal("1.50"), "day": date(2026, 3, 2)},
+            {"event": "b", "by": {"at": "x"}, "other": [1, 2]},
+            {"event": "A", "n": Decimal("2.25")},
+            {"event": None},
+            {"event": "a", "by": {"id": 2}},
+            {"event": "b"},
+        ],
+        schema,
+    )
+    no_text = pa.array([None] * 5 + [b"\xff"], pa.binary()).cast(pa.string(), safe=False)
+    files = [tmp_path / "all.parquet", tmp_path / "alone.parquet"]
+    pq.write_table(came.append_column("text", no_text), files[0], row_group_size=2)
+    by = schema.field("by").with_type(pa.struct({"id": pa.int64()}))
+    kept = pa.schema([schema.field("event"), by, schema.field("n"), schema.field("day")])
+    pq.write_table(pa.Table.from_pylist(came.take([0, 2, 4]).to_pylist(), kept), files[1])
+    tables, alone = lake.fan_out(f"{space}.{{event}}"), lake.table(f"{space}.alone")
+    result = tables.ingest(files[0], metadata="line")
+    names = [f"{space}.{name}" for name in ("a", "b", "_other")]
+    counts = [(of.table, of.rows_written, of.rows_quarantined) for of in result.results]
+    assert counts == [(names[0], 3, 0), (names[1], 1, 0), (names[2], 1, 1)]
+    assert result.by_case == {names[0]: ("a", "A")}
+    alone.ingest(files[1], metadata="line")
+    assert columns(lake.table(names[0])) == columns(alone)
+    texts = rows(alone)
+    for line, read in ((3, 5), (2, 3)):
+        texts = [text.replace(f'"line": {line}', f'"line": {read}') for text in texts]
+    assert rows(lake.table(names[0])) == texts
+    assert [json.loads(text) for text in rows(lake.table(names[1]))] == [
+        {"event": "b", "by": {"at": "x"}, "other": [1, 2], "_source": {"line": 2}}
+    ]
+    with pytest.raises(DataError, match="all tables have the files already"):
+        tables.ingest(files[0])
+    by_number = lake.fan_out(f"{space}.{{by.id}}").ingest(came)
+    assert [of.table.rpartition(".")[2] for of in by_number.results] == ["1", "_other", "2"]
+    by_day = lake.fan_out(f"{space}.{{day}}").ingest(came, dry_run=True)
+    assert [(of.table.rpartition("_")[0], of.rows_read) for of in by_day.results] == [
+        (f"{space}.2026_03_02", 1), (f"{space}.", 5),
+    ]  # fmt: skip
+
+
 @pytest.mark.nightly
 def test_a_conflict_in_one_table_leaves_all_as_they_were(lake: Lake, space: str) -> None:
     tables = lake.fan_out(f"{space}.{{event}}", max_tables=2)
@@ -164,7 +217,7 @@ def test_what_is_not_dealt_is_refused(lake: Lake, space: str, tmp_path: Path) ->
     tables, record = lake.fan_out(f"{space}.{{event}}"), [{"event": "a", "id": 1}]
     table = write(tmp_path / "a.csv", ["event", "a"])
     for refused, data, arguments in (
-        ("only records of JSON", table, {}),
+        ("csv cannot go into the tables", table, {}),
         ("a has a key", record, {"key": "id"}),
         ("lists of records", record, {"records": "list"}),
     ):

@@ -1,10 +1,11 @@
-"""The source of one table's share of a batch that was dealt."""
+"""The source of one table's share of a batch that was dealt, and how a batch is dealt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -12,14 +13,20 @@ from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import RefusedText
-from driftline.ingest.deal import SpoolSlice, slices_of
+from driftline.errors import UsageError
+from driftline.ingest.deal import RecordValues, Share, SpoolSlice, deal, slices_of
+from driftline.ingest.deal_rows import RowSpool, RowValues, Tables
+from driftline.ingest.pattern import Pattern
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
+from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.readers.task import in_runs
+from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp
-from driftline.sources.json_files import encoding_notes
+from driftline.sources.json_files import JsonFiles, encoding_notes
+from driftline.sources.listing import partitioned
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import PlainTexts, TextReader
 from driftline.write import PartTasks, is_small
@@ -30,6 +37,101 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.write import Reported, SetAside
+
+
+Dealable: TypeAlias = JsonFiles | ColumnFiles
+
+
+class Spool(Protocol):
+    """A batch that was dealt into spool files, with the ``shares`` of the tables."""
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """The share of each table."""
+        ...
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Source:
+        """The slices of a table as a source, of those files of the ``batch`` that they stand in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpool:
+    """Texts in the spool file at ``path``."""
+
+    path: str
+    shares: Mapping[str, Share]
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
+        """The texts of slices as a source."""
+        return Dealt(spool=self.path, slices=slices, **_of_batch(batch, slices))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpool:
+    """Rows in spool files."""
+
+    rows: RowSpool
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """The share of each table."""
+        return self.rows.shares
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> ColumnFiles:
+        """The rows of slices as a source."""
+        readers = self.rows.readers_of(slices)
+        in_order = batch.in_order or len(readers) < 2
+        return ColumnFiles(
+            found=readers, in_order=in_order, tells_absent=batch.tells_absent, **_of_batch(batch, slices)
+        )
+
+
+def dealable(source: Source, pattern: Pattern) -> Dealable:
+    """Return the source if its records can be dealt. Raises UsageError."""
+    if isinstance(source, JsonFiles) and not source.workbooks:
+        return source
+    if isinstance(source, ColumnFiles) and not callable(source.found):
+        return source
+    raise UsageError(
+        f"{pattern.text}: {source.format or 'a DataFrame of Spark'} cannot go into the tables of a pattern so far",
+        "pass files of JSON or Parquet, or Arrow, pandas, Polars or dicts; ingest others table by table",
+    )
+
+
+def spooled(
+    source: Dealable, pattern: Pattern, tables: Tables, read_by: TableSettings, folder: Path
+) -> Spool:
+    """Deal a source into a folder.
+
+    Args:
+        source: JSON, Parquet or rows in memory.
+        pattern: of the tables.
+        tables: the tables of values, which come in the order in which they are first seen.
+        read_by: the settings by which its files are read.
+        folder: for the spool files.
+    """
+    if isinstance(source, JsonFiles):
+        path = folder / "dealt.arrow"
+        reader = RecordValues(pattern, source.names)
+        return TextSpool(str(path), deal(source.runs(read_by), reader, tables, path))
+    assert not callable(source.found)
+    readers = source.found.readers if isinstance(source.found, FoundReaders) else source.found
+    rows = RowSpool(folder, partitioned(readers, source.texts) if read_by.hive else readers)
+    rows.deal(RowValues(pattern, source.names), tables)
+    return ColumnSpool(rows)
+
+
+def _of_batch(batch: Dealable, slices: Sequence[SpoolSlice]) -> dict[str, Any]:
+    """The attributes that a source of slices has in common with the batch."""
+    files = {part.file for part in slices}
+    return {
+        "spark": batch.spark,
+        "files": [file for file in batch.files if file in files],
+        "names": batch.names,
+        "originals": batch.originals,
+        "format": batch.format,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

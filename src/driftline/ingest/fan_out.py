@@ -19,14 +19,13 @@ from driftline.ingest import attempts
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
-from driftline.ingest.deal import SPELLINGS, RecordValues, Share, deal
-from driftline.ingest.dealt import Dealt
+from driftline.ingest.deal import SPELLINGS, Share
+from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
 from driftline.ingest.pattern import Pattern, Values
 from driftline.ingest.result import Result
 from driftline.runtime.shown import Shown
 from driftline.runtime.threads import at_once
 from driftline.sources.files import stamps
-from driftline.sources.json_files import JsonFiles
 from driftline.sources.scan import Source
 from driftline.sources.spooled import folder_in, place_of, told_where
 
@@ -131,7 +130,7 @@ class FanOut:
         """Deal a source, and ingest each table's share: all are written before the first one commits.
 
         Args:
-            source: files of JSON.
+            source: JSON, Parquet or rows in memory.
             options: of each table's batch, without settings.
             shared: the lake's folder, which all tasks see, if known.
             dry_run: only plan.
@@ -141,19 +140,14 @@ class FanOut:
             DataError: a batch cannot go into its table. Nothing is written.
             FanOutError: some tables did not get their records.
         """
-        if not isinstance(source, JsonFiles) or source.workbooks:
-            raise UsageError(
-                f"{self.pattern.text}: only records of JSON go into the tables of a pattern so far",
-                "pass files of JSON lines or documents, or dicts of JSON's values; ingest others table by table",
-            )
         if self.pattern.of_topics:
             raise UsageError(
                 f"{self.pattern.text}: files have no topic and no keys", "name a field of the records"
             )
-        spark = source.spark
+        batch = dealable(source, self.pattern)
+        spark = batch.spark
         room = place_of(spark, shared)
         with told_where(spark, room), folder_in(room) as folder:
-            spool = folder / "dealt.arrow"
             options.progress("dealing")
             read_by = self._settings(self.pattern.text, {})
             if read_by.records:
@@ -161,14 +155,11 @@ class FanOut:
                     f"{self.pattern.text}: lists of records in documents are not dealt", "leave out records"
                 )
             router = Router.of(self.catalog, self.pattern, self.max_tables)
-            reader = RecordValues(self.pattern, source.names)
-            shares = deal(source.runs(read_by), reader, router.tables, spool)
-            return self._ingest(
-                DealtBatch(self, source, options, str(spool), read_by, dry_run=dry_run), shares
-            )
+            spool = spooled(batch, self.pattern, router.tables, read_by, folder)
+            return self._ingest(DealtBatch(self, batch, options, spool, read_by, dry_run=dry_run))
 
-    def _ingest(self, batch: DealtBatch, shares: Mapping[str, Share]) -> FanOutResult:
-        destinations = batch.at_once(batch.destination, shares.items())
+    def _ingest(self, batch: DealtBatch) -> FanOutResult:
+        destinations = batch.at_once(batch.destination, batch.spool.shares.items())
         passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
         if passed_over and len(passed_over) == len(destinations) and not batch.dry_run:
             raise DataError(
@@ -211,9 +202,9 @@ class DealtBatch:
     """A batch that was dealt. ``read_by``: the settings by which its files were read."""
 
     fan_out: FanOut
-    source: JsonFiles
+    source: Dealable
     options: Options
-    spool: str
+    spool: Spool
     read_by: TableSettings
     dry_run: bool
 
@@ -264,17 +255,8 @@ class DealtBatch:
                 raise
             raise type(error)(f"{name}: {error.message}", error.hint) from error
 
-    def _dealt(self, share: Share) -> Dealt:
-        source, files = self.source, {part.file for part in share.slices}
-        return Dealt(
-            spark=source.spark,
-            spool=self.spool,
-            slices=share.slices,
-            files=[file for file in source.files if file in files],
-            names=source.names,
-            originals=source.originals,
-            format=source.format,
-        )
+    def _dealt(self, share: Share) -> Source:
+        return self.spool.source(self.source, share.slices)
 
     def _options(self, to: TableShare) -> Options:
         name = to.table.name

@@ -62,7 +62,7 @@ class PatternTables(Shown):
         All tables' rows are written before the first table commits; each commits by itself.
 
         Args:
-            data: Files of JSON, or dicts of JSON's values.
+            data: Files of JSON or Parquet; dicts, or rows of pandas, Polars or Arrow.
             format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
