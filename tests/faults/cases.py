@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from driftline import AuditError, Lake
 from driftline.core.changes import AddColumn, RenameColumn
 from driftline.core.schema.types import LONG, Field
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.formats.open import EmbeddedLake, relocate, relocate_table
+from driftline.keys import anew
 
 FORMATS = ("iceberg", "duckdb", "sqlite")
 TABLE, NEW, OTHER = "s.t", "s.new", "s.other"
@@ -125,6 +127,12 @@ def ingest_audited(lake: Lake, home: Path, **audit: Any) -> None:
         lake.table(TABLE).ingest(home / "files" / "more.jsonl", audit=True, **audit)
 
 
+def compacted(lake: Lake, table: str) -> None:
+    """Compacts a table, of which two small files are worth it in place of eight."""
+    with patch.object(anew, "_MANY", 2):
+        lake.table(table).compact()
+
+
 @dataclass(frozen=True)
 class Case:
     """A command that writes. ``ids``: those that the table has after it, beside those that it had; ``prices``: of all
@@ -190,6 +198,7 @@ CASES = {
         lambda lake, home: relocate_table(lake_at(home, "source"), OTHER, lake.format, dry_run=False),
         prices=prices_after([CHANGES]), raws=frozenset({"broken 1"}), table=OTHER, formats=["iceberg"],
     ),
+    "compact": Case(lambda lake, home: compacted(lake, TABLE), always=True, formats=["iceberg"]),
     "clean": Case(lambda lake, home: lake.clean(0), always=True),
     "capture": Case(
         lambda lake, home: capture_from(lake, home / "files" / "stream"),

@@ -85,6 +85,8 @@ COMMANDS = {
     "erase dry": ["erase", "shop.set", "--where", "id = 1", "--dry-run", "--json"],
     "compact dry": ["compact", "shop.orders", "--dry-run", "--json"],
     "compact": ["compact", "shop.orders"],
+    "compact all": ["compact", "shop.*", "--json"],
+    "compact none": ["compact", "shops.*"],
     "expire unasked": ["expire", "shop.orders", "--older-than", "1ms"],
     "expire no age": ["expire", "shop.orders", "--older-than", "7", "--dry-run"],
     "expire dry": ["expire", "shop.orders", "--older-than", "7d", "--dry-run", "--json"],
@@ -147,6 +149,7 @@ CODES = {
     "verify exactly": 1,
     "verify loss": 1,
     "verify no table": 2,
+    "compact none": 2,
     "erase unasked": 2,
     "expire unasked": 2,
     "expire no age": 2,
@@ -280,6 +283,35 @@ def test_compact_tells_files_before_and_after_and_those_that_are_left(done):
     dry = json.loads(done["compact dry"].out)
     assert (dry["table"], dry["done"], dry["files_before"] > 0) == ("shop.orders", False, True)
     assert done["compact"].out.startswith(f"compacted  shop.orders\n  {dry['files_before']} file")
+
+
+def test_compact_of_a_pattern_tells_each_table_and_refuses_one_that_no_name_is_like(done):
+    told = [json.loads(line)["table"] for line in done["compact all"].out.splitlines()]
+    assert told == ["shop.orders", "shop.set"]
+    assert "no table's name is like shops.*" in done["compact none"].err
+
+
+FAILING = """
+from driftline.errors import DataError
+from driftline.lake import Table
+compact = Table.compact
+def failing(self, **given):
+    if self.name == "shop.set":
+        raise DataError("its files are encrypted")
+    return compact(self, **given)
+Table.compact = failing
+"""
+
+
+def test_compact_of_a_pattern_goes_on_past_a_table_that_fails_and_ends_with_1(here, done, command_line):
+    assert command_line.python(here, FAILING).code == 0
+    compacted = command_line.run(here, "compact", "shop.*", "--json")
+    command_line.python(here, "Table.compact = compact")
+    told = [json.loads(line)["table"] for line in compacted.out.splitlines()]
+    assert len(told) == len(done["compact all"].out.splitlines()) - 1
+    first, second = compacted.err.splitlines()
+    assert first == f"error: shop.*: 1 of {len(told) + 1} tables could not be compacted"
+    assert (compacted.code, second.strip()) == (1, "shop.set: its files are encrypted")
 
 
 def test_snapshots_expire_when_it_is_asked_for(done):

@@ -5,20 +5,24 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from driftline.cli import grouped
 from driftline.cli.grouped import fields, types_of_fields, waiting
 from driftline.cli.options import Json, TableName, confirm, named, pairs, writable
 from driftline.core.schema.date_pattern import parse_hint
-from driftline.core.schema.text import parse_span
+from driftline.core.schema.text import counted, parse_span
 from driftline.core.settings.fields import parse_path
-from driftline.errors import NeedsSpark, UsageError
+from driftline.errors import DataError, DriftlineError, NeedsSpark, UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Invocation
+    from driftline.lake import Lake, Table
+    from driftline.operations.compact import Compacted
 
 
 def alter(
@@ -163,7 +167,16 @@ def erase(
 
 def compact(
     context: typer.Context,
-    table: TableName,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE.TABLE|PATTERN",
+            callback=named,
+            help="The table; or tables, as in 'shop.*'.",
+            show_default=False,
+            autocompletion=grouped.tables,
+        ),
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be written anew; change nothing.")
     ] = False,
@@ -173,10 +186,33 @@ def compact(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import tables
 
+    is_pattern = "*" in table
+    outcomes: list[Compacted] = []
+    failures: dict[str, str] = {}
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table, writes=True)
-        compacted = lake.table(table).compact(dry_run=dry_run, progress=progress.phase)
-    put(compacted.to_dict()) if json else show(tables.compacted(compacted))
+        lake = context.obj.open(progress, must_exist=True, table=None if is_pattern else table, writes=True)
+        chosen = _matching(lake, table) if is_pattern else [lake.table(table)]
+        for each in chosen:
+            try:
+                outcomes.append(each.compact(dry_run=dry_run, progress=progress.of(each.name)))
+            except DriftlineError as error:
+                if not is_pattern:
+                    raise
+                failures[each.name] = error.message
+    for compacted in outcomes:
+        put(compacted.to_dict()) if json else show(tables.compacted(compacted))
+    if failures:
+        failed = f"{len(failures)} of {counted(len(chosen), 'table')} could not be compacted"
+        listed = [f"{name}: {message}" for name, message in failures.items()]
+        raise DataError(f"{table}: {failed}", "\n  ".join(listed))
+
+
+def _matching(lake: Lake, pattern: str) -> list[Table]:
+    """The tables that a pattern names. Raises UsageError if there is none."""
+    tables = [table for table in lake.tables() if fnmatchcase(table.name, pattern)]
+    if not tables:
+        raise UsageError(f"no table's name is like {pattern}", "`driftline tables` lists the tables")
+    return tables
 
 
 def expire(

@@ -68,7 +68,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "init": ("",),
     "doctor": ("",),
     "clean": ("--dry-run",),
-    "compact": ("shop.orders --dry-run", "shop.orders"),
+    "compact": ("shop.orders --dry-run", "'shop.*'"),
     "drop": ("shop.orders --dry-run", "shop.orders --purge --yes"),
     "expire": ("shop.orders --older-than 7d --dry-run", "shop.orders --older-than 2026-01-31 --yes"),
     "erase": ("shop.orders --where \"customer_id = 'c-4711'\" --dry-run",),

@@ -15,6 +15,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import Moved
 from driftline.formats.commit import Retry, commit
 from driftline.keys.slices import RowsOf, Slices
+from driftline.operations.replay import explaining
 from driftline.runtime.shown import Shown
 from driftline.tasks.batch_folder import folder_of_batch
 
@@ -114,7 +115,8 @@ def compact(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], Non
             continue
         progress(f"group {number} of {len(chosen.groups)}")
         try:
-            added = _write(table, group, progress)
+            with explaining(table.name):
+                added = _write(table, group, progress)
         except Moved as reason:
             tally.left[str(reason)] += len(group)
         else:

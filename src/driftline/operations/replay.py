@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def explaining(place: str) -> Iterator[None]:
-    """Turn errors of Spark and Java, except for conflicts, into driftline's; ``place`` begins the message."""
+    """Turn errors of Spark, Java and the disk, except for conflicts, into driftline's; ``place`` begins the
+    message.
+    """
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         if is_conflict(error):
             raise
         message, hint = explained(error)
