@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
+from html import unescape
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -243,6 +246,22 @@ def test_a_write_begins_by_a_post_with_the_id_of_its_page_alone(shown, writing) 
     )
     assert Response(writing, resolve.headers["location"], {"host": "x"}, "POST").status == 404
     assert table.written == before + 1
+
+
+@pytest.mark.parametrize("choices", ["do=undo", "do=replay", "do=promote", "do=discard"])
+def test_shown_commands_find_the_lake_that_is_served(shown, choices: str) -> None:
+    with closing(Writes(shown, {}, ["--lake", "my lake"])) as writes:
+        application = LakePages(shown, writes).application()
+        planned = Response(application, f"/plan?table=shop.orders&{choices}", {"host": "x"})
+        page = unescape(Response(application, planned.headers["location"], {"host": "x"}).text)
+    commands = re.findall(r"driftline (?:undo|quarantine|promote) shop.orders [^`<]*", page)
+    assert len(commands) == (2 if choices == "do=discard" else 1)
+    assert all(command.strip().endswith("--lake 'my lake'") for command in commands), commands
+
+
+def test_a_table_without_a_capture_is_not_read_for_the_page_of_captures(shown, monkeypatch) -> None:
+    monkeypatch.setattr(ServedLake, "state", lambda *_: pytest.fail("its state is read"))
+    assert ServedLake.captures(shown, "shop.orders") == []
 
 
 def test_the_page_of_statistics_keeps_its_own_policy(pages) -> None:

@@ -63,6 +63,11 @@ class Invocation:
 
         return replace(loaded, catalog=in_store(loaded.uri, loaded.catalog))
 
+    def options(self) -> list[str]:
+        """The options by which another command finds the same lake."""
+        given = {"--lake": self.lake, "--config": None if self.file is None else str(self.file)}
+        return [word for option, place in given.items() if place is not None for word in (option, place)]
+
     @property
     def folder(self) -> Path | None:
         """The lake's folder; None if only its catalog knows it."""

@@ -44,7 +44,8 @@ def ui(
             f"{error.name} is not installed, which serves the pages.", "pip install 'driftline[ui]'"
         ) from error
     with lake:
-        pages = LakeServer(lake, host, port, context.obj.config.tables if allow_writes else None)
+        settings = context.obj.config.tables if allow_writes else None
+        pages = LakeServer(lake, host, port, settings, context.obj.options())
         if not pages.guard.address.is_local:
             typer.echo(f"{host} is an address of the network: the pages go over it unencrypted", err=True)
         does = "reads and writes" if allow_writes else "reads"

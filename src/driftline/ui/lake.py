@@ -183,13 +183,13 @@ class ServedLake:
     def captures(self, name: str) -> list[CaptureState]:
         """The captures of a table that keep their checkpoints in a lake on this machine."""
         warehouse = self.lake.warehouse if self.lake.embedded is not None else None
+        captures = captures_of(warehouse, name)
+        if not captures:  # as most of a lake's tables, whose states are not to be read for it
+            return []
         properties: Mapping[str, str] = {}
         with suppress(DriftlineError):
             properties = self.state(name).properties
-        return [
-            self._capture(str(warehouse), name, capture, properties)
-            for capture in captures_of(warehouse, name)
-        ]
+        return [self._capture(str(warehouse), name, capture, properties) for capture in captures]
 
     def _capture(self, warehouse: str, table: str, name: str, properties: Mapping[str, str]) -> CaptureState:
         checkpoint = Checkpoint(default_place(warehouse, table, name), name, durable=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 
 import uvicorn
@@ -36,12 +36,20 @@ class LakeServer:
     """The pages of a lake, bound to an address. Raises SetupError if that cannot be had.
 
     ``settings``: those of its tables, with which replays ingest; None: the pages only read.
+    ``options``: those by which a command finds the lake.
     """
 
-    def __init__(self, lake: Lake, host: str, port: int | None, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        host: str,
+        port: int | None,
+        settings: Settings | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self._socket = _bound(host, port)
         self._lake = ServedLake(lake)
-        self._writes = None if settings is None else Writes(self._lake, settings)
+        self._writes = None if settings is None else Writes(self._lake, settings, options)
         self.title = self._lake.title
         pages = LakePages(self._lake, self._writes).application()
         address = Address(host, self._socket.getsockname()[1])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -136,8 +136,11 @@ def _replay(waiting: Quarantine, settings: Settings) -> Write:
     )  # fmt: skip
 
 
-def _discard(waiting: Quarantine, source: str, settings: Settings) -> Write:
-    """End the wait of the records of a quarantine; of one file or topic, if a ``source`` is given."""
+def _discard(waiting: Quarantine, source: str, settings: Settings, options: Sequence[str]) -> Write:
+    """End the wait of the records of a quarantine; of one file or topic, if a ``source`` is given.
+
+    ``options``: those of each command.
+    """
     name = waiting.table
     words = in_toml if name in settings else in_flags
 
@@ -147,11 +150,12 @@ def _discard(waiting: Quarantine, source: str, settings: Settings) -> Write:
 
     records = f"The records of {source}" if source else counted(waiting.waiting, "record")
     chosen = ("--from", source) if source else ()
+    restored = shlex.join(("driftline", "quarantine", name, "--restore", *chosen, *options))
     return Write(
         name, "discard", ("quarantine", name, "--discard", *chosen),
         (
             f"{records} in quarantine wait no longer: no replay takes them. They are kept.",
-            f"`{shlex.join(('driftline', 'quarantine', name, '--restore', *chosen))}` takes it back.",
+            f"`{restored}` takes it back.",
         ),
         work,
     )  # fmt: skip
@@ -235,11 +239,14 @@ class PlannedWrite:
 
 
 class Writes:
-    """The writes of a lake's pages: one at a time, in a thread of their own."""
+    """The writes of a lake's pages: one at a time, in a thread of their own.
 
-    def __init__(self, lake: ServedLake, settings: Settings) -> None:
+    ``options``: those by which a command finds the lake.
+    """
+
+    def __init__(self, lake: ServedLake, settings: Settings, options: Sequence[str] = ()) -> None:
         self.settings = settings
-        self._lake = lake
+        self._lake, self._options = lake, tuple(options)
         self._worker = ThreadPoolExecutor(1, "driftline-writes")
         self._planned: dict[str, PlannedWrite] = {}
         self._lock = Lock()
@@ -250,7 +257,8 @@ class Writes:
 
     def plan(self, verb: str, table: str, choices: Mapping[str, str]) -> PlannedWrite:
         """Give the write that a form asks for its id, and begin its dry run. Raises UsageError, DataError."""
-        write = self._chosen(verb, table, choices)
+        chosen = self._chosen(verb, table, choices)
+        write = replace(chosen, words=(*chosen.words, *self._options))
         planned = PlannedWrite(secrets.token_urlsafe(16), write)
         if write.look is not None:
             planned.look = self._worker.submit(self._outcome, planned, write.look, writes=False)
@@ -298,7 +306,8 @@ class Writes:
             case "replay":
                 return _replay(self._lake.quarantine(table), self.settings)
             case "discard":
-                return _discard(self._lake.quarantine(table), choices.get("source", ""), self.settings)
+                source = choices.get("source", "")
+                return _discard(self._lake.quarantine(table), source, self.settings, self._options)
             case "undo":
                 is_keyed = bool(self._lake.state(table).properties.get(KEY_PROPERTY))
                 return _undo(self._lake.history(table), is_keyed=is_keyed, yes="yes" in choices)
@@ -321,7 +330,8 @@ class Writes:
             error.spell(in_toml if table in self.settings else in_flags)
             return Outcome(error=error)
         except Exception as error:  # a thread has nobody else to tell it to
-            hint = f"`driftline history {table}` tells if the change took place" if writes else None
+            looking = shlex.join(("driftline", "history", table, *self._options))
+            hint = f"`{looking}` tells if the change took place" if writes else None
             return Outcome(
                 error=DataError(f"{planned.write.verb} failed: {type(error).__name__}: {error}", hint)
             )
