@@ -54,7 +54,6 @@ EVERYTHING = (
 )
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("of Iceberg's metadata files")
 def test_all_of_it_is_one_metadata_version(table: Table) -> None:
     before = versions(table)
@@ -171,7 +170,6 @@ def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, t
     assert sorted(map(tuple, table.read().select("id", "label").collect())) == [(1, "a"), (2, "b")]
 
 
-@pytest.mark.nightly
 def test_a_table_with_its_quarantine_gets_another_name(table: Table, lake: Lake, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, "broken"))
     table.view(types={"id": "string"})
@@ -251,7 +249,6 @@ def files(table: Table) -> list[Any]:
     return table.lake.sql(f"select * from {table.format.handle.full_name}.files order by file_path").collect()
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("Iceberg's table of files tells how each is laid out")
 def test_old_files_stay_and_new_ones_follow_the_new_layout(table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, '{"id": 1, "name": "p"}', '{"id": 2, "name": "q"}'))
@@ -302,7 +299,6 @@ def test_a_filter_prunes_in_both_layouts(table: Table, tmp_path: Path) -> None:
     assert scanned(expressions.alwaysTrue()) == 6
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("Iceberg's table of files tells their order")
 def test_new_files_are_sorted(table: Table, spark: SparkSession) -> None:
     alter(table, "WRITE ORDERED BY name DESC, id")
@@ -326,7 +322,6 @@ def test_a_partition_source_is_widened_and_renamed(table: Table, tmp_path: Path)
     assert [r.id for r in table.read().where("m = 5000000000").collect()] == [3]
 
 
-@pytest.mark.nightly
 def test_a_capture_goes_on_across_changes(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, landing = lake.table(table_name), tmp_path / "landing"
     landing.mkdir()

@@ -37,7 +37,6 @@ def rows(table: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in found.collect()), key=str)
 
 
-@pytest.mark.nightly
 def test_a_record_without_a_value_gets_the_default(table: Table, tmp_path: Path) -> None:
     file = write(
         tmp_path,
@@ -73,7 +72,6 @@ def test_a_value_of_another_type_is_a_value(table: Table, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.nightly
 def test_a_typed_source(table: Table, spark: SparkSession) -> None:
     table.ingest(spark.sql("select 2L as id, struct(5L as x) as s"))
     table.ingest(spark.sql("select 3L as id, 9 as n union all select 4L, null"))
@@ -111,14 +109,12 @@ def test_every_type(lake: Lake, table_name: str, spark: SparkSession, tmp_path: 
     assert str(old.d) == "12345678901234567890.000000000000000001"
 
 
-@pytest.mark.nightly
 def test_the_check_of_source_against_table_holds(table: Table, tmp_path: Path) -> None:
     file = write(tmp_path, '{"id": 2}', '{"id": 3, "n": 8}')
     table.ingest(file)
     assert table.verify([str(file)], "json").ok
 
 
-@pytest.mark.nightly
 def test_a_required_column_stays_so_where_its_default_fills_it(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:

@@ -75,7 +75,6 @@ def test_files_without_statistics(lake: Lake, table_name: str, tmp_path: Path) -
         lake.alter(f"ALTER TABLE {table_name} ALTER a SET NOT NULL")
 
 
-@pytest.mark.nightly
 def test_rows_that_the_catalog_of_a_ducklake_keeps(ducklake: Lake, table_name: str) -> None:
     catalog, full = database(ducklake), f"lk.{table_name}"
     assert catalog is not None

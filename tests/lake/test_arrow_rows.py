@@ -80,7 +80,6 @@ SPARK_ALONE = [
 ]  # fmt: skip
 
 
-@pytest.mark.nightly
 def test_rows_are_the_same(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest(RECORDS)
@@ -129,7 +128,6 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.nightly
 def test_hostile_conditions(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": 1}])
@@ -309,7 +307,6 @@ for folder, ducklake, name in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.nightly
 def test_no_java_is_started(iceberg: Lake, ducklake: Lake, table_name: str) -> None:
     """One process reads a lake of each format, each through all that is asked of it."""
     lakes = []
@@ -331,7 +328,6 @@ def listed(table: Table) -> listing.Quarantine:
     return found
 
 
-@pytest.mark.nightly
 def test_listing_of_a_quarantine_without_java_is_that_of_spark(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -352,7 +348,6 @@ def test_listing_of_a_quarantine_without_java_is_that_of_spark(
     assert listed(table).waiting == 5
 
 
-@pytest.mark.nightly
 def test_quarantine_of_no_table_and_empty_one_are_listed_without_java(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     assert listing.by_duckdb(without_spark(lake), table_name) is None

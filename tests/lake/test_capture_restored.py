@@ -78,7 +78,6 @@ def run(lake: Lake, table_name: str, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.nightly
 def test_checkpoint_older_than_the_table_leaves_out_what_it_has(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,7 +96,6 @@ def test_checkpoint_older_than_the_table_leaves_out_what_it_has(
     assert run.ids() == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.nightly
 def test_checkpoint_with_a_list_that_waits_leaves_out_what_the_table_has_of_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +113,6 @@ def test_checkpoint_with_a_list_that_waits_leaves_out_what_the_table_has_of_it(
     assert run.start() == []
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("choice", ["table", "checkpoint"])
 def test_table_older_than_its_checkpoint_is_an_error_until_a_person_says_how_to_go_on(
     run: Run, choice: Any
@@ -225,7 +222,6 @@ def test_both_older_at_different_times(run: Run) -> None:
     assert run.ids() == [1, 2, 3]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "brings_more",
     [
@@ -265,7 +261,6 @@ def die(phase: str) -> None:
         raise Died
 
 
-@pytest.mark.nightly
 @pytest.mark.ducklake_only(ALIKE)
 def test_seek_to_the_beginning_takes_every_file_again(run: Run) -> None:
     run.put()
@@ -484,7 +479,6 @@ def walk(run: Run, seed: int, steps: int) -> None:
             assert len(run.ids()) == len(captured) + others
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10 if LONG else 1))
 def test_a_random_walk_of_backups_and_restores_has_every_record_once(run: Run, seed: int) -> None:
     """Each format has a walk of its own; `make fuzz` takes more and longer ones."""
@@ -585,7 +579,6 @@ class TopicWalk(Restorable):
         take()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(10 if LONG else 1))
 def test_random_walk_of_a_topic_loses_and_doubles_nothing_that_it_does_not_name(

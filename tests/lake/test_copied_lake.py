@@ -274,7 +274,6 @@ def contents(lake: Lake, version: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "copied"), [(None, True), (None, False), ("duckdb", True), ("sqlite", False)]
 )
@@ -442,7 +441,6 @@ def refs(lake: Lake, name: str) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in lake.sql(f"select name, type, snapshot_id from lake.{name}.refs").collect()}
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
 def test_a_table_in_another_lake_is_as_it_was_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing of the new one is in the old place, whose own tables stay as they are."""
@@ -489,7 +487,6 @@ def test_a_table_in_another_lake_is_as_it_was_and_goes_on(spark: SparkSession, t
     assert f"{tmp_path}/lake/".encode() not in text
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
 def test_a_table_that_dies_on_its_way_to_another_lake_is_copied_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -586,7 +583,6 @@ def test_a_table_with_files_elsewhere_or_a_ducklake_is_not_copied_to_another_lak
         opened(tmp_path / "copy", None).relocate("s.t", to=other)
 
 
-@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's tables have their history in one catalog")
 def test_a_capture_goes_on_in_another_lake(spark: SparkSession, tmp_path: Path) -> None:
     """By its checkpoint, which is copied, or by what the table says that it has."""

@@ -92,7 +92,6 @@ def test_a_view_shows_one_map(lake: Lake, table_name: str, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.nightly
 def test_a_struct_is_folded_into_the_map_beside_it(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, first, second = lake.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     put(table, first, {"id": 1, "m": {"7": 1}})
@@ -111,7 +110,6 @@ def test_a_struct_is_folded_into_the_map_beside_it(lake: Lake, table_name: str, 
     assert set(types(table)) == {"id", "m", "m_map_long", "m_map_string"}
 
 
-@pytest.mark.nightly
 def test_a_struct_is_folded_into_a_map_of_records(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Which has all fields that either has, those that drifted in their columns as they are."""
     table, first, second = lake.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
@@ -188,7 +186,6 @@ def test_what_does_not_convert_stays_in_the_struct(lake: Lake, table_name: str, 
     }
 
 
-@pytest.mark.nightly
 @pytest.mark.hive_refuses("structs inside others have fields that it does not know the names of")
 def test_telemetry_goes_in_whole(lake: Lake, table_name: str, tmp_path: Path) -> None:
     telemetry_in(lake.table(table_name), tmp_path, batches=1)

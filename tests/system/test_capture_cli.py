@@ -87,7 +87,6 @@ CODES = {
 }
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes_and_errors(done, name):
     assert done[name].code == CODES.get(name, 0), done[name]
@@ -165,7 +164,6 @@ def test_a_full_disk_fails_the_batch_and_loses_nothing(done):
     assert json.loads(done["big"].out) == {"n": 7, "ids": 7}
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_all_processes_in_the_middle_of_a_batch_ends_the_capture_behind_it(here, how):
     source, table = here / f"live{how}", f"shop.live{how}"

@@ -52,7 +52,6 @@ def done(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> di
     return command_line.each(here, COMMANDS)
 
 
-@pytest.mark.nightly
 def test_from_add_to_undo(done: dict[str, Done]) -> None:
     assert done["add"] == Done(0, "shop.orders  schema 1\n  new channel string, web in old rows\n", "")
     assert done["rename and drop"].out == (

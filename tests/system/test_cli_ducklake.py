@@ -72,7 +72,6 @@ def done(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> di
     return command_line.each(here, COMMANDS)
 
 
-@pytest.mark.nightly
 def test_no_command_fails_that_should_not(done: dict[str, Done]) -> None:
     codes = {name: ended.code for name, ended in done.items() if ended.code}
     assert codes == {"no lake": 2, "other table": 2, "undo too much": 1, "lossy": 1, "loss": 1}, done

@@ -80,7 +80,6 @@ def done(here: Path, command_line: Commands) -> dict[str, Done]:
     return command_line.each(here, COMMANDS)
 
 
-@pytest.mark.nightly
 def test_json_is_as_its_schema_says(done: dict[str, Done]) -> None:
     assert list(faults(COMMANDS, done)) == []
     assert "lacking" in {broken["path"] for broken in lines(done["breaks"])[0]["breaks"]}
