@@ -202,9 +202,10 @@ def compact(
     for compacted in outcomes:
         put(compacted.to_dict()) if json else show(tables.compacted(compacted))
     if failures:
-        failed = f"{len(failures)} of {counted(len(chosen), 'table')} could not be compacted"
-        listed = [f"{name}: {message}" for name, message in failures.items()]
-        raise DataError(f"{table}: {failed}", "\n  ".join(listed))
+        raise DataError(
+            f"{table}: {len(failures)} of {counted(len(chosen), 'table')} could not be compacted",
+            "\n  ".join(f"{name}: {message}" for name, message in failures.items()),
+        )
 
 
 def _matching(lake: Lake, pattern: str) -> list[Table]:
