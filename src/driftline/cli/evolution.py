@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from driftline.cli import grouped
 from driftline.cli.grouped import fields, types_of_fields, waiting
-from driftline.cli.options import Json, TableName, confirm, named, pairs, writable
+from driftline.cli.options import Json, TableName, confirm, named, pairs, table_argument, writable
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.text import counted, parse_span
 from driftline.core.settings.fields import parse_path
@@ -167,16 +166,7 @@ def erase(
 
 def compact(
     context: typer.Context,
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAMESPACE.TABLE|PATTERN",
-            callback=named,
-            help="The table; or tables, as in 'shop.*'.",
-            show_default=False,
-            autocompletion=grouped.tables,
-        ),
-    ],
+    table: Annotated[str, table_argument("The table; or tables, as in 'shop.*'.", "NAMESPACE.TABLE|PATTERN")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be written anew; change nothing.")
     ] = False,

@@ -70,7 +70,6 @@ def _show(
     from driftline.report import findings
     from driftline.report.fan_out import fan_out as lines
 
-    of_tables = list(findings.of_tables(result.results))
     match output:
         case Output.json:
             for printed in result.to_dicts():
@@ -78,7 +77,8 @@ def _show(
         case Output.text:
             show(lines(result, title, all_tables=all_tables, more="--all-tables"))
         case Output.github:
-            for line in findings.github(of_tables, fail_on):
+            for line in findings.github(list(findings.of_tables(result.results)), fail_on):
                 typer.echo(line)
         case Output.junit:
+            of_tables = list(findings.of_tables(result.results))
             typer.echo(findings.junit(f"plan {result.pattern}", of_tables, fail_on))

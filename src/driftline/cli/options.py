@@ -108,26 +108,17 @@ IntoTables = Annotated[
         autocompletion=grouped.tables,
     ),
 ]
-TableName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAMESPACE.TABLE",
-        callback=named,
-        help="The table.",
-        show_default=False,
-        autocompletion=grouped.tables,
-    ),
-]
-AnyTable = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAMESPACE.TABLE]",
-        callback=named,
-        help="The table; all with --all.",
-        show_default=False,
-        autocompletion=grouped.tables,
-    ),
-]
+
+
+def table_argument(help_: str, metavar: str = "NAMESPACE.TABLE") -> Any:
+    """The argument that names a table, which the shell completes."""
+    return typer.Argument(
+        metavar=metavar, callback=named, help=help_, show_default=False, autocompletion=grouped.tables
+    )
+
+
+TableName = Annotated[str, table_argument("The table.")]
+AnyTable = Annotated[str | None, table_argument("The table; all with --all.", "[NAMESPACE.TABLE]")]
 PerFile = Annotated[
     bool, typer.Option("--batch-per-file", help="Ingest each file as its own batch, in name order.")
 ]

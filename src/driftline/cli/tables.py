@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
-from driftline.cli import grouped
-from driftline.cli.options import Json, confirm, named
+from driftline.cli.options import Json, confirm, table_argument
 from driftline.config import FILE, redacted
 from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
@@ -242,12 +241,8 @@ def relocate(
     context: typer.Context,
     table: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAMESPACE.TABLE]",
-            callback=named,
-            help="The table to copy with --to; without it, the lake's paths are repaired.",
-            show_default=False,
-            autocompletion=grouped.tables,
+        table_argument(
+            "The table to copy with --to; without it, the lake's paths are repaired.", "[NAMESPACE.TABLE]"
         ),
     ] = None,
     to: Annotated[
