@@ -54,8 +54,8 @@ LAYERS = (
     "verify",
     "stats",
     "report",
-    "lake",
     "ui",
+    "lake",
     "cli",
 )
 # Libraries that take long to load, or come with an extra. An import inside a function brings one of them that its

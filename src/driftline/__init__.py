@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from driftline.runtime.session import prepare_environment
     from driftline.stats import Stats
     from driftline.stats.lake import LakeStats
+    from driftline.ui.notebook import NotebookPage
     from driftline.verify import Verdict
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "Lake",
     "LakeStats",
     "Layout",
+    "NotebookPage",
     "PatternTables",
     "Promoted",
     "Quarantine",
@@ -100,6 +102,7 @@ _MODULES = {
     "runtime.session": ("prepare_environment",),
     "stats": ("Stats",),
     "stats.lake": ("LakeStats",),
+    "ui.notebook": ("NotebookPage",),
     "verify": ("Verdict",),
 }
 _MODULE_OF = {name: f"driftline.{module}" for module, names in _MODULES.items() for name in names}

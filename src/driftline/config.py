@@ -191,15 +191,31 @@ def catalog_in(folder: Path, named: str | None) -> str | None:
     (name,) = present
     if named is None:
         return _CATALOGS[name]
-    kind, _, path = named.partition(":")
-    if kind in ("postgres", "postgresql") or Path(folder, path or _INSIDE.get(kind, "")) != Path(
-        folder, name
-    ):
+    if _file_of(folder, named) != Path(folder, name):
         raise UsageError(
             f"{folder} is a lake already, with its catalog in {name}, and the settings name another catalog",
             hint="leave out the catalog, or name another folder",
         )
     return named
+
+
+def is_found_in(folder: Path, ducklake: str | None) -> bool:
+    """True if the folder alone names its lake: an Iceberg lake, or a DuckLake whose catalog lies there as
+    `driftline` calls it.
+
+    >>> is_found_in(Path("lake"), "sqlite"), is_found_in(Path("lake"), "sqlite:elsewhere.db")
+    (True, False)
+    """
+    if ducklake is None:
+        return True
+    inside = _INSIDE.get(ducklake.partition(":")[0])
+    return inside is not None and _file_of(folder, ducklake) == Path(folder, inside)
+
+
+def _file_of(folder: Path, ducklake: str) -> Path | None:
+    """The file of a DuckLake's catalog; None for one of a server."""
+    kind, _, path = ducklake.partition(":")
+    return None if kind in ("postgres", "postgresql") else Path(folder, path or _INSIDE.get(kind, ""))
 
 
 def _read(path: Path, env: Mapping[str, str]) -> Config:

@@ -65,6 +65,15 @@ def test_the_token_of_the_address_opens_the_pages_and_its_cookie_keeps_them_open
     assert page.headers["cache-control"] == "no-store"
 
 
+def test_the_token_opens_the_page_that_it_comes_with_and_leads_to_no_other_server(guard: Guard) -> None:
+    place = "/table?name=a%26b%22c"
+    entered = asked(guard, guard.entry(guard.token, place).partition(HOME)[2], cookie="")
+    assert (entered.status, "0;url=/table?name=a%26b%22c&quot;" in entered.text) == (200, False)
+    assert '"0;url=/table?name=a%26b%22c"' in entered.text
+    elsewhere = asked(guard, f'//evil.example/"?token={guard.token}&a="', cookie="")
+    assert '"0;url=/evil.example/%22?a=%22"' in elsewhere.text
+
+
 def test_a_browser_is_opened_with_a_token_that_counts_once(guard: Guard) -> None:
     once = f"/?token={guard.once}"
     assert [asked(guard, once, cookie="").status for _ in range(2)] == [200, 401]

@@ -48,6 +48,7 @@ lake.alter(3) | Lake.alter: sql is an int
 lake.alter("select 1") | not ALTER TABLE
 lake.alter("alter table s.nope add column b int") | there is no table s.nope
 lake.altered("s.nope", 3, upgrade=False) | request is an int
+lake.ui(allow_writes="yes") | Lake.ui: allow_writes is a str
 lake.query(3) | Lake.query: sql is an int
 lake.query("selec") | Syntax error
 lake.query("select * from s.nope") | cannot be found
@@ -131,6 +132,7 @@ none.to_arrow() | there is no table
 none.to_pandas() | there is no table
 none.to_polars() | there is no table
 none.verify({"id": 1}) | there is no table
+none.ui() | there is no table
 table.alter(3) | Table.alter: changes is an int
 table.undo(to="x") | to is a str
 table.undo(to=99) | 99

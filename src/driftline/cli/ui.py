@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.errors import SetupError
-
-LOCAL = "127.0.0.1"
+from driftline.ui import LOCAL, lake_server
 
 
 def ui(
@@ -37,15 +35,10 @@ def ui(
 ) -> None:
     """Show the lake in a browser; read-only, unless writes are allowed."""
     lake = context.obj.served()
-    try:
-        from driftline.ui.server import LakeServer
-    except ImportError as error:
-        raise SetupError(
-            f"{error.name} is not installed, which serves the pages.", "pip install 'driftline[ui]'"
-        ) from error
+    server = lake_server()
     with lake:
         settings = context.obj.config.tables if allow_writes else None
-        pages = LakeServer(lake, host, port, settings, context.obj.options())
+        pages = server(lake, host, port, settings, context.obj.options())
         if not pages.guard.address.is_local:
             typer.echo(f"{host} is an address of the network: the pages go over it unencrypted", err=True)
         does = "reads and writes" if allow_writes else "reads"

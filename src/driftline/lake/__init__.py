@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
-from driftline.config import catalog_in, is_durable
+from driftline.config import catalog_in, is_durable, is_found_in
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
@@ -44,6 +44,7 @@ from driftline.runtime.session import (
     make_lake,
     must_be_classic,
     open_session,
+    session_beside,
     stop_session,
     with_durability,
 )
@@ -52,6 +53,7 @@ from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
 from driftline.sources.spooled import leftovers
 from driftline.stats.lake import LakeStats
+from driftline.ui.notebook import NotebookPage, NotebookServers
 
 __all__ = ["DEFAULT", "Lake", "PatternTables", "Table", "TableSchema"]
 
@@ -96,6 +98,7 @@ class Lake(Shown):
         self.recent_of: dict[str, RecentBatches] = {}  # of the tables of patterns
         self._start = start
         self._plain = plain
+        self._servers = NotebookServers()
 
     @classmethod
     def open(
@@ -191,7 +194,10 @@ class Lake(Shown):
         return self._engine[1]
 
     def close(self) -> None:
-        """Stop Spark, once no other lake that `open` gave uses it. A session of your own goes on."""
+        """End the pages of `ui`, and stop Spark, once no other lake that `open` gave uses it. A session of
+        your own goes on.
+        """
+        self._servers.close()
         if self in self._opened:
             self._opened.discard(self)
             # A Java that died, and was followed by another, has nothing to stop.
@@ -255,6 +261,50 @@ class Lake(Shown):
         UsageError for what is no pattern.
         """
         return PatternTables(self, pattern, max_tables)
+
+    def ui(self, *, allow_writes: bool = False) -> NotebookPage:
+        """Serve the lake to a browser of this machine, as `driftline ui` does; a notebook shows the link.
+
+        A thread of this process answers on 127.0.0.1, on a free port, to who has the token of the address,
+        until the page or the lake is closed. Called again, it gives the same address.
+
+        Args:
+            allow_writes: Whoever has the address may resolve, promote, replay, discard and undo.
+
+        Raises:
+            SetupError: `driftline[ui]` is not installed.
+            UsageError: The lake was moved.
+        """
+        return self._page(None, allow_writes=allow_writes)
+
+    def _page(self, table: str | None, *, allow_writes: bool) -> NotebookPage:
+        """Serve the page of a table, or of all of them."""
+        if self.embedded is not None:
+            self.embedded.check_open(writes=False)
+        return self._servers.page(self._beside, self._options, table, allow_writes=allow_writes)
+
+    @property
+    def _options(self) -> tuple[str, str]:
+        """The option by which a command finds the lake; FILE is for a person to replace."""
+        lake = self.embedded
+        if lake is not None and isinstance(lake.folder, Path) and is_found_in(lake.folder, lake.ducklake):
+            return "--lake", str(lake.folder)
+        return "--config", "FILE"
+
+    def _beside(self) -> Lake:
+        """The same lake for other threads, in a session of their own: what one sets for its reading, the
+        other would read by. It begins when something needs Spark.
+        """
+
+        def start() -> tuple[SparkSession, Catalog]:
+            """Open the session."""
+            spark = session_beside(self.spark)
+            return spark, self.format.on(spark)
+
+        lake = Lake.__new__(Lake)
+        lake._set(self.catalog, start, self.embedded, plain=self._plain)
+        lake._configured = self._configured
+        return lake
 
     def alter(self, sql: str, *, upgrade: bool = False, siblings: bool = False) -> Altered:
         """Run ALTER TABLE statements about one table in one commit, or none of them.

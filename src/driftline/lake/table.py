@@ -59,6 +59,7 @@ from driftline.sources.inputs import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
 from driftline.stats.build import stats as offline_stats
+from driftline.ui.notebook import NotebookPage
 from driftline.verify import Verdict
 from driftline.verify.embedded import check_small
 
@@ -588,6 +589,13 @@ class Table(Shown):
         frame = pl.from_arrow(self.to_arrow(columns, where=where))
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def ui(self, *, allow_writes: bool = False) -> NotebookPage:
+        """Serve the table's page to a browser of this machine, as `Lake.ui` does, by the same server.
+
+        Raises UsageError if there is neither such a table nor its quarantine.
+        """
+        return self.lake._page(self.name, allow_writes=allow_writes)
 
     def verify(self, data: Data, format: FileFormat | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
         """Check independently, value by value, that every record is in the table or its quarantine.

@@ -19,7 +19,7 @@ from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.failure import BRING, java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
-from driftline.runtime.spark_conf import activate, runs_here
+from driftline.runtime.spark_conf import activate, own_settings, runs_here
 from driftline.runtime.spark_version import java_type, quiet_errors, release_of
 from driftline.runtime.stores import configured, is_stored
 
@@ -154,6 +154,15 @@ def _only_sql(session: SparkSession) -> SparkSession:
     for name in _REFLECTION:
         functions.dropFunction(java_type(jvm, "org.apache.spark.sql.catalyst.FunctionIdentifier")(name))
     return session
+
+
+def session_beside(session: SparkSession) -> SparkSession:
+    """Another session of the same Spark, with the same settings and no views, for other threads."""
+    other = _only_sql(session.newSession())
+    for key, value in own_settings(session).items():
+        if other.conf.get(key, None) != value:  # those of all of Spark, which nobody can set, are the same
+            other.conf.set(key, value)
+    return other
 
 
 def stop_session(session: SparkSession) -> None:

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from driftline.runtime.spark_version import set_active
+from driftline.runtime.spark_version import set_active, settings_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -86,8 +86,19 @@ class _Holds:
         elif after != before:
             spark.conf.set(key, after)
 
+    def own(self, spark: SparkSession) -> dict[str, str | None]:
+        """The session's own values of the settings that blocks hold."""
+        return {key: values[None] for key, values in self._values.get(spark, {}).items()}
+
 
 _HOLDS = _Holds()
+
+
+def own_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of a session, without what open blocks hold."""
+    with _HOLDS.lock:
+        settings = {**settings_of(spark), **_HOLDS.own(spark)}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 @contextmanager

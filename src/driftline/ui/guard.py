@@ -14,15 +14,17 @@ import socket
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from driftline.ui import LOCAL
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOCAL = "127.0.0.1"
 TOKEN = "token"  # noqa: S105  the parameter's name
 READS = ("GET", "HEAD")
 WRITES = ("POST",)
@@ -37,8 +39,8 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_ENTRY = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">
-<title>driftline</title><p><a href="/">To the lake</a></p></html>"""
+_ENTRY = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={0}">
+<title>driftline</title><p><a href="{0}">To the page</a></p></html>"""
 _REFUSAL = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Refused · driftline</title>
 <h1>Refused</h1><p>{}</p></html>"""
 
@@ -116,9 +118,9 @@ class Guard:
         """The cookie's name; browsers keep one jar for all ports of a machine."""
         return f"driftline-{self.address.port}"
 
-    def entry(self, token: str) -> str:
-        """The address with a token."""
-        return f"{self.address.url}?{TOKEN}={token}"
+    def entry(self, token: str, place: str = "/") -> str:
+        """The address of a page with a token."""
+        return f"{self.address.url}{place[1:]}{'&' if '?' in place else '?'}{TOKEN}={token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -150,7 +152,7 @@ class Guard:
             return _refused(403, "Another site has sent this request.")
         if reads and self._enters(request.query_params.get(TOKEN, "")):
             # A page of ours, from which the next request comes, has the cookie sent; a redirect would not.
-            response = HTMLResponse(_ENTRY)
+            response = HTMLResponse(_ENTRY.format(escape(_without_token(request))))
             response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return response
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none" if reads else ""):
@@ -170,6 +172,13 @@ class Guard:
             self.once = ""
             return True
         return False
+
+
+def _without_token(request: Request) -> str:
+    """The page that a request asks for, on this server whatever its path begins with."""
+    place = f"/{quote(request.scope['path'].lstrip('/'))}"
+    parameters = [(name, text) for name, text in request.query_params.multi_items() if name != TOKEN]
+    return f"{place}?{urlencode(parameters)}" if parameters else place
 
 
 def _same(sent: str, token: str) -> bool:

@@ -19,12 +19,11 @@ from driftline.capture.checkpoint import Checkpoint, captures_of, default_place
 from driftline.config import redacted
 from driftline.core.history.batch_properties import Captured
 from driftline.core.planning.own_columns import rest_column
-from driftline.core.schema.naming import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE, caseless
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type
 from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError, UsageError, no_table
 from driftline.formats.base import State
-from driftline.lake import Lake
 from driftline.operations.history import History
 from driftline.operations.listing import Quarantine, by_duckdb
 from driftline.quarantine.replays import last_replay, waits
@@ -33,6 +32,7 @@ from driftline.runtime.duckdb import identifier, literal
 from driftline.stats import Stats
 from driftline.stats.build import stats, waiting_alone
 from driftline.ui.limited_query import LimitedQueries, QueryAnswer
+from driftline.ui.served import LakeOfPages
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class CaptureState:
 class ServedLake:
     """A lake that pages are made of."""
 
-    lake: Lake
+    lake: LakeOfPages
     _known: dict[tuple[str, str], tuple[object, Any]] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -112,6 +112,20 @@ class ServedLake:
             if clean(name) == shown:
                 return name
         raise no_table(shown)
+
+    def spelled(self, table: str) -> str:
+        """The name, as pages have it, of a table that is named in any letter case.
+
+        Raises UsageError if there is none.
+        """
+        for _ in range(2):
+            names = self.names()
+            if table in names:
+                return table
+            if alike := [name for name in names if caseless(name) == caseless(table)]:
+                return alike[0]
+            self.forget()  # the list of the tables of a catalog is remembered, and this one may be new
+        raise no_table(table)
 
     def summaries(self, names: Sequence[str], seconds: float) -> dict[str, Stats | None]:
         """The statistics in short of these tables, as many as can be read in time; None: it takes Spark."""

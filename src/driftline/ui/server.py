@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 import uvicorn
 
 from driftline.errors import SetupError
-from driftline.lake import Lake
+from driftline.report.lines import clean
 from driftline.ui.guard import Address, Guard
 from driftline.ui.lake import ServedLake
-from driftline.ui.pages import LakePages
+from driftline.ui.pages import LakePages, link
+from driftline.ui.served import LakeOfPages
 from driftline.ui.writes import Settings, Writes
 
 PORT = 8642  # if it is free, and no other is asked for
@@ -41,7 +42,7 @@ class LakeServer:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LakeOfPages,
         host: str,
         port: int | None,
         settings: Settings | None = None,
@@ -65,6 +66,10 @@ class LakeServer:
     def url(self) -> str:
         """The address that opens the pages."""
         return self.guard.entry(self.guard.token)
+
+    def url_of(self, table: str) -> str:
+        """The address that opens the page of a table. Raises UsageError if there is none."""
+        return self.guard.entry(self.guard.token, link("table", name=clean(self._lake.spelled(table))))
 
     def show(self) -> None:
         """Open the pages in the browser of this machine, if there is one."""

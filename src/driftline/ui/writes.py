@@ -21,7 +21,6 @@ from driftline.core.schema.types import dotted
 from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.core.settings.surfaces import in_flags, in_toml
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.lake import Table
 from driftline.operations.history import History
 from driftline.operations.listing import Quarantine
 from driftline.operations.undo import last_change
@@ -30,11 +29,12 @@ from driftline.report.lines import clean
 from driftline.runtime.shown import text_of
 from driftline.stats import DriftedField
 from driftline.ui.lake import ServedLake
+from driftline.ui.served import TableOfPages
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Work: TypeAlias = Callable[[Table, Callable[[str], None]], Iterable["RenderableType"]]
+Work: TypeAlias = Callable[[TableOfPages, Callable[[str], None]], Iterable["RenderableType"]]
 Settings: TypeAlias = Mapping[str, Mapping[str, Any]]  # by table, as `driftline.toml` has them
 
 KEPT = 100  # writes whose pages are still there
@@ -76,7 +76,7 @@ def _resolve(name: str, field_: DriftedField, type_: str, *, drop_rest: bool) ->
     beside = "is dropped" if drop_rest else "stays in a column beside it"
 
     def work(
-        table: Table, progress: Callable[[str], None], *, dry_run: bool = False
+        table: TableOfPages, progress: Callable[[str], None], *, dry_run: bool = False
     ) -> Iterable[RenderableType]:
         """Resolve, or count what would convert."""
         return drift.resolved(
@@ -104,7 +104,7 @@ def _promote(name: str, path: str) -> Write:
         raise UsageError(str(error)) from error
 
     def work(
-        table: Table, progress: Callable[[str], None], *, dry_run: bool = False
+        table: TableOfPages, progress: Callable[[str], None], *, dry_run: bool = False
     ) -> Iterable[RenderableType]:
         """Promote, or list the columns that there would be."""
         promoted = table.promote(*paths, everything=not paths, dry_run=dry_run, progress=progress)
@@ -122,7 +122,7 @@ def _replay(waiting: Quarantine, settings: Settings) -> Write:
     name = waiting.table
     words = in_toml if name in settings else in_flags
 
-    def work(table: Table, progress: Callable[[str], None]) -> Iterable[RenderableType]:
+    def work(table: TableOfPages, progress: Callable[[str], None]) -> Iterable[RenderableType]:
         """Replay."""
         return drift.replayed(table.replay(settings=settings.get(name, {}), progress=progress), words)
 
@@ -144,7 +144,7 @@ def _discard(waiting: Quarantine, source: str, settings: Settings, options: Sequ
     name = waiting.table
     words = in_toml if name in settings else in_flags
 
-    def work(table: Table, _: Callable[[str], None]) -> Iterable[RenderableType]:
+    def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
         """Discard."""
         return drift.discarded(table.discard_quarantine(source or None), words)
 
@@ -174,7 +174,7 @@ def _undo(history: History, *, is_keyed: bool, yes: bool) -> Write:
         else "It is refused if that would hide values or rows."
     )
 
-    def work(table: Table, _: Callable[[str], None]) -> Iterable[RenderableType]:
+    def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
         """Undo."""
         return tables.undone(table.undo(yes=yes))
 
