@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 
 if TYPE_CHECKING:
-    from driftline.capture.query import Batch, CaptureQuery
+    from driftline.capture.query import CaptureQuery
     from driftline.capture.seeking import Seek
+    from driftline.capture.targets import Batch, PatternBatch
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.formats.home import Relocation
     from driftline.ingest.fan_out import FanOutError, FanOutResult
@@ -54,6 +55,7 @@ __all__ = [
     "LakeStats",
     "Layout",
     "NotebookPage",
+    "PatternBatch",
     "PatternTables",
     "Promoted",
     "Quarantine",
@@ -80,8 +82,9 @@ __all__ = [
 
 # Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
 _MODULES = {
-    "capture.query": ("Batch", "CaptureQuery"),
+    "capture.query": ("CaptureQuery",),
     "capture.seeking": ("Seek",),
+    "capture.targets": ("Batch", "PatternBatch"),
     "formats.home": ("Relocation",),
     "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
     "ingest.result": ("AuditError", "Result"),

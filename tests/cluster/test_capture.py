@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drifting_data import REAL, needs_real_data
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.lake import Lake, Table
 from servers.kafka import Kafka
 

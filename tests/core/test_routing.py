@@ -128,8 +128,10 @@ def test_braces_may_stand_anywhere() -> None:
     assert pattern.named(["", "orders", "c"]) == "_other.orders_c"
     assert pattern.other(["Shop", "", "c"]) == "shop._other"
     assert Pattern.of("hooks.{a.`b.c`}").path(0) == ("a", "b.c")
-    assert Pattern.of("t.{_key.x}").of_topics and Pattern.of("t.{_topic}").path(0) is None
-    assert not ONE.of_topics
+    assert Pattern.of("t.{_topic}").path(0) is None
+    ONE.must_be_of_files()
+    with pytest.raises(UsageError, match="no topic"):
+        Pattern.of("t.{_key.x}").must_be_of_files()
     assert of_file("a.json") == {"_file.stem": "a", "_file.folder": None}
 
 

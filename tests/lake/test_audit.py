@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline import AuditError
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine

@@ -10,7 +10,8 @@ from queue import Empty, Queue
 
 import pytest
 
-from driftline.capture.query import Batch, CaptureQuery
+from driftline.capture.query import CaptureQuery
+from driftline.capture.targets import Batch
 from driftline.errors import SetupError
 from driftline.lake import Table
 from driftline.runtime import stores

@@ -16,7 +16,7 @@ from pyarrow import csv, orc
 
 from driftline.capture import lease
 from driftline.capture.lease import Lease
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.sources.files import expand, stamps

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from driftline.capture.query import Batch, _Runner
+from driftline.capture.query import _Runner
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine

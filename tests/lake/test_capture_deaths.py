@@ -12,7 +12,7 @@ import pytest
 
 from driftline.capture import checkpoint
 from driftline.capture.flows import Files
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, SetupError
 from driftline.lake import Lake, Table
 from driftline.runtime import stores

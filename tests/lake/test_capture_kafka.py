@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline import AuditError
-from driftline.capture.query import Batch
 from driftline.capture.seeking import Seek
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.errors import SetupError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine

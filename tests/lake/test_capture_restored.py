@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from driftline.capture.query import Batch
 from driftline.capture.seeking import Seek
+from driftline.capture.targets import Batch
 from driftline.errors import DataError, DriftlineError
 from driftline.lake import Lake, Table
 from lake.formats import catalog_file, database

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.lake import Lake

@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from driftline.capture import finding
-from driftline.capture.query import Batch
+from driftline.capture.targets import Batch
 from driftline.errors import UsageError
 from driftline.runtime import stores
 from servers.queue import Queue

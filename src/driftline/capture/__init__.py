@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
@@ -16,12 +16,15 @@ from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
-from driftline.capture.query import Batch, CaptureQuery, CaptureTarget, StreamSource, start
+from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
+from driftline.capture.targets import PatternTarget, TableTarget, Target, resumption_of
 from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
+from driftline.ingest.fan_out import FanOut
+from driftline.ingest.pattern import Pattern
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.inputs import column_of_no_frame, given_paths
@@ -49,7 +52,11 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """The target table of a capture, its name and its schedule; named as parameters of `Table.capture`."""
+    """The target of a capture, its name and its schedule; named as parameters of `Table.capture`.
+
+    Attributes:
+        fan_out: the tables, if ``table`` is a pattern.
+    """
 
     table: str
     name: str
@@ -57,10 +64,11 @@ class CaptureRequest:
     every: float | None
     settings: Mapping[str, str]
     progress: Callable[[str], None]
-    on_batch: Callable[[Batch], None]
+    on_batch: Callable[[Any], None]  # takes a Batch, of a pattern a PatternBatch
     listener: Listener
     resume_from: ResumeFrom | None = None
     audit: Audit = NO_AUDIT
+    fan_out: FanOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,9 @@ def capture(
     reading: StreamOptions,
     request: CaptureRequest,
 ) -> CaptureQuery:
-    """Start the capture that `Table.capture` promises."""
+    """Start the capture that `Table.capture` and `PatternTables.capture` promise."""
     catalog.check_writable()
-    table, name = request.table, request.name
+    table, name, fan_out = request.table, request.name, request.fan_out
     if request.resume_from not in (None, *get_args(ResumeFrom)):
         raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
     if reading.changed_files not in get_args(ChangedFiles):
@@ -91,9 +99,19 @@ def capture(
         )
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
-    target = CaptureTarget(
+    if fan_out is not None:
+        _must_be_dealable(data, fan_out.pattern)
+
+    def target(spark: SparkSession) -> Target:
+        """The target in the stream's own session."""
+        own = catalog.on(spark)
+        if fan_out is None:
+            return TableTarget(own.table(table), place)
+        return PatternTarget(replace(fan_out, catalog=own), place, catalog.folder)
+
+    run = CaptureRun(
         name,
-        lambda spark: catalog.on(spark).table(table),
+        target,
         place,
         request.settings,
         request.progress,
@@ -101,16 +119,20 @@ def capture(
         request.listener,
         request.audit,
     )
+    spark = catalog.table(table if fan_out is None else fan_out.pattern.example).spark
     with ExitStack() as stack:
         # Locked before anything is read: another process may move the same checkpoint on.
         stack.enter_context(place.locked())
-        flow = _flow(catalog, table, data, reading, place)
+        flow = _flow(catalog, spark, data, reading, place)
         stack.callback(flow.end)
         place.claim(table, flow.name)
-        table_now = catalog.table(table)
-        resumption = Resumption(name, table_now, table_now.load(), place, request.resume_from)
-        resumption.check()
-        return start(target, flow, request.every, resumption, stack)
+        if fan_out is None:
+            table_now = catalog.table(table)
+            resumption = Resumption(name, table_now, table_now.load(), place, request.resume_from)
+            resumption.check()
+        else:
+            resumption = resumption_of(name, catalog, fan_out.pattern, place)
+        return start(run, flow, request.every, resumption, stack)
 
 
 def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekRequest) -> Seek:
@@ -122,7 +144,7 @@ def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekReq
         raise not_begun(name)
     with ExitStack() as stack:
         stack.enter_context(place.locked())
-        flow = _flow(catalog, table, source, reading, place)
+        flow = _flow(catalog, catalog.table(table).spark, source, reading, place)
         stack.callback(flow.end)
         place.claim(table, flow.name)
         table_now = catalog.table(table)
@@ -163,15 +185,24 @@ def _must_be_followed(source: str) -> None:
         )
 
 
+def _must_be_dealable(data: DataFrame | str | os.PathLike[str], pattern: Pattern) -> None:
+    """Raise UsageError for a stream whose records cannot go into the tables of a pattern so far."""
+    if hasattr(data, "isStreaming") or os.fspath(data).startswith(SCHEME):
+        raise UsageError(
+            f"{pattern.text}: a topic or a DataFrame cannot be captured into the tables of a pattern so far",
+            "capture a folder or glob of files of JSON or Parquet; capture others into one table",
+        )
+    pattern.must_be_of_files()
+
+
 def _flow(
     catalog: Catalog,
-    table: str,
+    spark: SparkSession,
     data: DataFrame | str | os.PathLike[str],
     reading: StreamOptions,
     place: Checkpoint,
 ) -> StreamSource:
     """Open ``data`` as a flow. Raises UsageError for data that is not a stream."""
-    spark: SparkSession = catalog.table(table).spark
     if reading.notify or reading.list_every:
         _must_be_in_s3(data)
     if isinstance(data, (str, os.PathLike)):

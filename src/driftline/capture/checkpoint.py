@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,6 +133,13 @@ def _is_mirrored(name: str) -> bool:
 def _rank(name: str) -> tuple[int, str]:
     place = next((n for n, start in enumerate(_ORDER) if name.startswith(start)), len(_ORDER))
     return place, name
+
+
+class TableEntry(NamedTuple):
+    """What is known of a table of a pattern: the uuid, and the epoch of its last batch."""
+
+    uuid: str | None
+    epoch: int
 
 
 _FILE = "capture.json"
@@ -336,6 +343,30 @@ class Checkpoint:
         entries = {"uuid": self.uuid or uuid, "since": number if self.since is None else self.since}
         if not entries.items() <= self._known.items():
             self._write(entries)
+
+    @property
+    def tables(self) -> Mapping[str, TableEntry]:
+        """The tables of a pattern that have batches."""
+        return {table: TableEntry(*entry) for table, entry in self._known.get("tables", {}).items()}
+
+    def remember_tables(self, entries: Mapping[str, TableEntry]) -> None:
+        """Keep what is known of tables of a pattern that got a batch."""
+        self._write({"tables": {**self._known.get("tables", {}), **entries}})
+
+    def assigned(self, epoch: int) -> list[tuple[list[str | None], str]] | None:
+        """The tables of values that an attempt of a batch into a pattern has kept; None without one."""
+        return dict(self._known.get("assigned", [])).get(epoch)
+
+    @property
+    def last_assigned(self) -> int:
+        """The last batch whose tables are settled; -1 if there is none."""
+        return max((epoch for epoch, _ in self._known.get("assigned", [])), default=-1)
+
+    def assign(self, epoch: int, tables: Sequence[tuple[Sequence[str | None], str]]) -> None:
+        """Keep the tables of the values of a batch, before the first of them has it."""
+        # A power cut may take the note that a batch is done: the one before comes again, too.
+        earlier = [pair for pair in self._known.get("assigned", []) if pair[0] == epoch - 1]
+        self._write({"assigned": [*earlier, (epoch, tables)]})
 
     def read_spark(self, name: str) -> bytes:
         """The contents of a file of Spark's own checkpoint. Raises OSError if it does not exist."""

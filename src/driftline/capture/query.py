@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -18,17 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
-from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
+from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption
-from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
-from driftline.core.support import as_json
+from driftline.capture.targets import PUBLISHING, Target
+from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import CatalogTable
 from driftline.formats.commit import WAITING, Progress
-from driftline.ingest.attempts import NO_AUDIT, Audit, Options, ingest
-from driftline.ingest.batch import Listener, RecentBatches
-from driftline.ingest.result import Result, ResultJson
-from driftline.keys.stored import KeyCache
+from driftline.ingest.attempts import NO_AUDIT, Audit, Options
+from driftline.ingest.batch import Listener
 from driftline.runtime.failure import explained, java_process, text_of
 from driftline.runtime.front import front
 from driftline.sources.scan import Source
@@ -38,41 +35,6 @@ if TYPE_CHECKING:
 
 _AN_HOUR = 3600.0  # seconds
 _DAMAGED = "ChecksumException"  # of a file that Spark's checkpoint has
-
-
-class BatchJson(ResultJson):
-    """A batch of a capture."""
-
-    capture: str
-    epoch: int
-    tombstones: int
-    lag: int | None
-    lost: list[LostOffsetsJson]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The outcome of one batch.
-
-    Attributes:
-        epoch: the number of Spark's micro-batch, or of a list of files.
-        lag: files or offsets still to come, if known.
-        lost: offsets that were skipped because they were gone.
-        changed_files: the number of files that had changed since they were taken, by their fate: ``append``,
-            ``again`` or ``skip``.
-    """
-
-    capture: str
-    epoch: int
-    result: Result
-    tombstones: int = 0
-    lag: int | None = None
-    lost: tuple[LostOffsets, ...] = ()
-    changed_files: Mapping[str, int] = field(default_factory=dict)
-
-    def to_dict(self) -> BatchJson:
-        """The form that `--json` prints."""
-        return as_json(BatchJson, self, **self.result.to_dict())
 
 
 class StreamSource(Protocol):
@@ -160,15 +122,15 @@ class StreamSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureTarget:
-    """The target of a stream, and its options. ``table`` makes the table for the stream's own session."""
+class CaptureRun:
+    """A capture that runs, and its options. ``target`` opens its target in the stream's own session."""
 
     name: str
-    table: Callable[[SparkSession], CatalogTable]
+    target: Callable[[SparkSession], Target]
     checkpoint: Checkpoint
     settings: Mapping[str, str]
     progress: Progress
-    on_batch: Callable[[Batch], None]
+    on_batch: Callable[[Any], None]  # takes a Batch, of a pattern a PatternBatch
     listener: Listener
     audit: Audit = NO_AUDIT
 
@@ -261,7 +223,7 @@ class _Stopped(Exception):
 
 
 def start(
-    capture: CaptureTarget, flow: StreamSource, every: float | None, resumption: Resumption, stack: ExitStack
+    capture: CaptureRun, flow: StreamSource, every: float | None, resumption: Resumption, stack: ExitStack
 ) -> CaptureQuery:
     """Start the stream.
 
@@ -292,16 +254,14 @@ def start(
 class _Runner:
     """The function that Spark calls with each micro-batch."""
 
-    def __init__(self, capture: CaptureTarget, flow: StreamSource) -> None:
+    def __init__(self, capture: CaptureRun, flow: StreamSource) -> None:
         self.capture, self.flow = capture, flow
         self.stream = ""
         self.started = threading.Event()
         self.busy = threading.Lock()
         self.stopping = False
         self.error: BaseException | None = None
-        self._table: CatalogTable | None = None
-        self._recent = RecentBatches(KeyCache())
-        self._commits = False  # the batch has come to its commit
+        self._target: Target | None = None
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
@@ -322,27 +282,23 @@ class _Runner:
 
     def _bring(self, frame: DataFrame, number: int) -> None:
         capture, flow = self.capture, self.flow
-        self._table = table = self._table or capture.table(frame.sparkSession)
+        self._target = target = self._target or capture.target(frame.sparkSession)
         token = self._token(number)
-        self._commits = False
         try:
             if self._tried:  # it may be in already, and its files have changed since
-                state = table.load()
-                token.check(table.name, state.uuid, state.properties)
+                target.must_lack(token)
             source = flow.source(frame, number)
             files = flow.fingerprints(number)
             token = replace(token, contents=flow.contents(number), files=files)
-            capture.checkpoint.keep()  # before the table has the batch
+            capture.checkpoint.keep()  # before the target has the batch
             options = Options(
                 capture.settings,
-                token,
-                True,
-                lambda phase: self._progress(phase, number),
-                capture.listener,
-                recent=self._recent,
+                endless=True,
+                progress=self._progress,
+                listener=capture.listener,
                 audit=capture.audit,
             )
-            result = ingest(table, source, options)
+            ended = target.ingest(source, token, options, lambda: flow.check(number))
         # The table has it from an attempt that died before Spark noted so: it is closed, not brought again.
         except BatchIsInError:
             flow.close(number)
@@ -351,11 +307,10 @@ class _Runner:
             flow.release()
         # From here on this process knows what it has brought, and the table is not asked before each batch.
         self._tried = False
-        self._note(table, token, number)
+        target.note(ended, token, number)
         lag, lost = flow.close(number), flow.lost(number)
-        result = replace(result, hints=(*result.hints, *flow.notes(number)))
-        changed = flow.changed_files(number)
-        capture.on_batch(Batch(capture.name, token.epoch, result, result.tombstones, lag, lost, changed))
+        ended = replace(ended, lag=lag, lost=lost, changed_files=flow.changed_files(number))
+        capture.on_batch(ended.with_notes(flow.notes(number)))
 
     def _token(self, number: int) -> Token:
         checkpoint = self.capture.checkpoint
@@ -363,15 +318,6 @@ class _Runner:
         return Token(
             self.capture.name, self.stream, epoch, uuid, tried=self._tried, follows=checkpoint.follows
         )
-
-    def _note(self, table: CatalogTable, token: Token, number: int) -> None:
-        """Note in the checkpoint what the table does not say of the batch that has ended."""
-        checkpoint = self.capture.checkpoint
-        if not self._commits:  # there was nothing to commit
-            last = Captured.of(token.name, table.load().properties)
-            checkpoint.settle(last, number, token.contents)
-        elif checkpoint.uuid is None or checkpoint.since is None:
-            checkpoint.remember(table.load().uuid, number)
 
     def in_words(self, error: BaseException) -> BaseException:
         """The error, or the one that the flow explains it with."""
@@ -383,13 +329,10 @@ class _Runner:
         better = self.flow.explain(str(cause))
         return better or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
 
-    def _progress(self, phase: str, number: int) -> None:
+    def _progress(self, phase: str) -> None:
         self.capture.progress(phase)
-        self._commits = self._commits or phase == "committing"
         # A capture waits for other writers without limit, so this is where a stop has to be noticed.
         if phase.startswith(WAITING) and self.stopping:
             raise _Stopped
-        if phase in ("quarantining", "committing"):
-            # The last moment at which nothing is visible: a lost lease or a changed file ends the batch here.
+        if phase in PUBLISHING:  # a lost lease ends the batch here
             self.capture.checkpoint.hold()
-            self.flow.check(number)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from driftline.cli.fan_out import must_fit, must_fit_tables
 from driftline.cli.grouped import tables
 from driftline.cli.options import (
     AllHints,
+    AllTables,
     AtMost,
     Audited,
     FailOn,
     FormatOption,
-    Into,
+    IntoTables,
     Json,
+    MaxTables,
     MetricsFile,
     OnChange,
     Strings,
@@ -35,6 +38,7 @@ from driftline.cli.options import (
 from driftline.cli.process import EXIT_CODE
 from driftline.cli.scope import Invocation
 from driftline.config import from_environment
+from driftline.core.schema.naming import is_pattern
 from driftline.core.schema.text import counted, parse_span
 from driftline.core.settings.surfaces import Words
 from driftline.errors import UsageError
@@ -43,8 +47,9 @@ from driftline.formats.commit import WAITING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from driftline.capture.query import Batch, CaptureQuery
+    from driftline.capture.query import CaptureQuery
     from driftline.capture.seeking import Seek
+    from driftline.capture.targets import AnyBatch
     from driftline.cli.terminal import Progress
     from driftline.config import Config
     from driftline.lake import Lake
@@ -63,10 +68,11 @@ class Running:
     name: str
     json: bool
     words: Words
+    all_tables: bool = False
     more_hints: str | None = "--hints"
     metrics: Metrics | None = None
     health: Health | None = None
-    batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
+    batches: queue.Queue[AnyBatch] = field(default_factory=queue.Queue)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     lag: int | None = None
     lost: int = 0
@@ -101,7 +107,7 @@ class Running:
         if not self.counts[0] and not self.json:
             show(self._sum())
 
-    def _next(self, query: CaptureQuery) -> Batch | None:
+    def _next(self, query: CaptureQuery) -> AnyBatch | None:
         from driftline.cli.terminal import Progress
 
         with Progress(self.lake.spark) as progress:
@@ -128,33 +134,45 @@ class Running:
         mark = (self.counts[0], "" if self._wait else self._phase, progress.tasks())
         self.health.seen(mark, doing, idle=not query.status["isTriggerActive"])
 
-    def _show(self, batch: Batch) -> None:
+    def _show(self, batch: AnyBatch) -> None:
         from rich.text import Text
 
+        from driftline.capture.targets import PatternBatch
         from driftline.cli.terminal import put, show
         from driftline.report import findings, text
+        from driftline.report.fan_out import fan_out
         from driftline.report.lines import clean, from_folder
 
         result = batch.result
-        batch_counts = (1, result.rows_read, result.rows_quarantined, findings.schema_changes(result))
+        changes = sum(map(findings.schema_changes, batch.results))
+        batch_counts = (1, result.rows_read, result.rows_quarantined, changes)
         self.counts = [a + b for a, b in zip(self.counts, batch_counts, strict=True)]
         self.lag = batch.lag
         self.lost += sum(interval.count for interval in batch.lost)
         self._phase = self._wait = ""
-        if self.metrics is not None:
-            self.metrics.count(result, batch.lag, batch.changed_files)
+        if self.metrics is not None and not isinstance(batch, PatternBatch):
+            self.metrics.count(batch.result, batch.lag, batch.changed_files)
         if self.json:
-            put(batch.to_dict())
+            for printed in batch.to_dicts():
+                put(printed)
         else:
             if self.counts[0] == 1:
                 where = clean(from_folder(self.checkpoint, Path.cwd()))
                 show(Text.assemble((f"{self.name}  ", "bold"), f"checkpoint {where}"))
             title = f"{self.name} {batch.epoch}"
-            show(
-                text.batch(
-                    result, title, hints_before=self.hints, more_hints=self.more_hints, words=self.words
+            if isinstance(batch, PatternBatch):
+                show(fan_out(batch.result, title, all_tables=self.all_tables, more="--all-tables"))
+                show([f"  {clean(note)}" for note in batch.notes])
+            else:
+                show(
+                    text.batch(
+                        batch.result,
+                        title,
+                        hints_before=self.hints,
+                        more_hints=self.more_hints,
+                        words=self.words,
+                    )
                 )
-            )
             show(text.lost(batch.lost))
 
     def _sum(self) -> Text:
@@ -208,7 +226,7 @@ KafkaSettings = Annotated[
 def capture(
     context: typer.Context,
     source: Stream,
-    into: Into,
+    into: IntoTables,
     *,
     name: Name,
     every: Annotated[
@@ -295,6 +313,8 @@ def capture(
             help="What follows if a batch fails: the capture stops before it, or its records wait in quarantine."
         ),
     ] = "stop",
+    max_tables: MaxTables = None,
+    all_tables: AllTables = False,
     hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -329,21 +349,36 @@ def capture(
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     settings = options.settings(scope, into)
     check(source, name)
+    if is_pattern(into):
+        must_fit(into, {
+            "--strings": strings, "--audit": audit, "--fail-on": bool(fail_on), "--at-most": at_most is not None,
+            "--verify": verify, "--hints": hints, "--on-change": bool(on_change), "--metrics-port": bool(metrics_port),
+            "--metrics-file": metrics_file is not None, "--resume-from": bool(resume_from),
+        })  # fmt: skip
+    else:
+        must_fit_tables(max_tables, all_tables=all_tables)
     clients = _clients(scope, kafka_set, registry)
     counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress, writes=True)
     more = more_hints(all_hints=hints)
-    shown = Running(lake, name, json, scope.words(into), more, counted, health)
-    query = lake.table(into).capture(
-        source, name=name, checkpoint=checkpoint, every=pause, format=format, strings=strings,
-        max_files=max_files, notify=notify, list_every=pause_of_lists, changed_files=changed_files,
-        kafka=clients.kafka, start=from_, value_format=value_format, registry=clients.registry,
-        kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
-        resume_from=resume_from, settings=settings, audit=audit, fail_on=fail_on or (), at_most=at_most, verify=verify, on_audit=on_audit,
-        progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
-    )  # fmt: skip
+    shown = Running(lake, name, json, scope.words(into), all_tables, more, counted, health)
+    if is_pattern(into):
+        query = lake.fan_out(into, **({} if max_tables is None else {"max_tables": max_tables})).capture(
+            source, name=name, checkpoint=checkpoint, every=pause, format=format, max_files=max_files, notify=notify,
+            list_every=pause_of_lists, changed_files=changed_files, settings=lambda table: options.settings(scope, table),
+            progress=shown.phase, on_batch=shown.batches.put,
+        )  # fmt: skip
+    else:
+        query = lake.table(into).capture(
+            source, name=name, checkpoint=checkpoint, every=pause, format=format, strings=strings,
+            max_files=max_files, notify=notify, list_every=pause_of_lists, changed_files=changed_files,
+            kafka=clients.kafka, start=from_, value_format=value_format, registry=clients.registry,
+            kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
+            resume_from=resume_from, settings=settings, audit=audit, fail_on=fail_on or (), at_most=at_most, verify=verify, on_audit=on_audit,
+            progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
+        )  # fmt: skip
     with scope.interrupt.gently(query.stop):
         shown.until_it_ends(query)
     if scope.interrupt.stopping and pause is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import typer
 
 from driftline.cli.options import Output, TableOptions
 from driftline.cli.scope import Invocation, little, title_of
+from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
@@ -61,6 +62,23 @@ def fan_out(
             raise
     _show(result, title, output, fail_on, all_tables=all_tables)
     return result
+
+
+def must_fit_tables(max_tables: int | None, *, all_tables: bool) -> None:
+    """Raise UsageError for flags that count for a pattern alone."""
+    if max_tables is not None or all_tables:
+        raise UsageError(
+            "--max-tables and --all-tables are for a pattern of tables", "--into 'hooks.{event}' is one"
+        )
+
+
+def must_fit(pattern: str, flags: Mapping[str, bool]) -> None:
+    """Raise UsageError for flags that count for one table alone."""
+    if unfit := [flag for flag, value in flags.items() if value]:
+        raise UsageError(
+            f"{pattern}: {', '.join(unfit)} counts for one table, and not yet for those of a pattern",
+            "leave it out, or name one table",
+        )
 
 
 def _show(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from driftline.cli.fan_out import fan_out
+from driftline.cli.fan_out import fan_out, must_fit, must_fit_tables
 from driftline.cli.options import (
     AllHints,
     AllTables,
@@ -35,7 +35,7 @@ from driftline.cli.options import (
 from driftline.cli.scope import Invocation, little, title_of
 from driftline.core.schema.naming import is_pattern
 from driftline.core.settings.surfaces import Words
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def ingest(
     from driftline.ingest.result import AuditError
 
     if is_pattern(into):
-        _must_fit(into, {
+        must_fit(into, {
             "--batch-per-file": batch_per_file, "--strings": strings, "--audit": audit, "--fail-on": bool(fail_on),
             "--at-most": at_most is not None, "--verify": verify, "--on-change": bool(on_change),
             "--metrics-file": metrics_file is not None, "--hints": hints,
@@ -85,7 +85,7 @@ def ingest(
             dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
         )  # fmt: skip
         return
-    _must_fit_tables(max_tables, all_tables=all_tables)
+    must_fit_tables(max_tables, all_tables=all_tables)
     settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
@@ -101,23 +101,6 @@ def ingest(
 
             put(failed.result.to_dict())
         raise
-
-
-def _must_fit_tables(max_tables: int | None, *, all_tables: bool) -> None:
-    """Raise UsageError for flags that count for a pattern alone."""
-    if max_tables is not None or all_tables:
-        raise UsageError(
-            "--max-tables and --all-tables are for a pattern of tables", "--into 'hooks.{event}' is one"
-        )
-
-
-def _must_fit(pattern: str, flags: Mapping[str, bool]) -> None:
-    """Raise UsageError for flags that count for one table alone."""
-    if unfit := [flag for flag, value in flags.items() if value]:
-        raise UsageError(
-            f"{pattern}: {', '.join(unfit)} counts for one table, and not yet for those of a pattern",
-            "leave it out, or ingest into one table",
-        )
 
 
 @with_table_options
@@ -149,14 +132,14 @@ def plan(
 
     scope, output = context.obj, Output.json if json else output
     if is_pattern(into):
-        _must_fit(into, {"--batch-per-file": batch_per_file, "--strings": strings, "--hints": hints})
+        must_fit(into, {"--batch-per-file": batch_per_file, "--strings": strings, "--hints": hints})
         planned = fan_out(
             scope, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=True, again=False, keep=not no_keep, output=output, fail_on=fail_on or (),
         )  # fmt: skip
         _refuse(of_tables(planned.results), fail_on or ())
         return
-    _must_fit_tables(max_tables, all_tables=all_tables)
+    must_fit_tables(max_tables, all_tables=all_tables)
     settings = options.settings(scope, into)
     results = list(
         _results(

@@ -14,7 +14,7 @@ from driftline.errors import UsageError
 # The forms of the commands' output, which `as_json` fills; several where a flag changes what is printed.
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "alter": ("operations.alter.AlteredJson",),
-    "capture": ("capture.query.BatchJson",),
+    "capture": ("capture.targets.BatchJson",),
     "clean": ("cli.tables.CleanedJson",),
     "compact": ("operations.compact.CompactedJson",),
     "relocate": ("formats.home.RelocationJson",),

@@ -28,6 +28,19 @@ class Assignment:
     room: int = 200
     ascii_only: bool = False
 
+    def to_json(self) -> list[tuple[Values, str]]:
+        """The tables of values, as a checkpoint keeps them."""
+        return list(self.tables.items())
+
+    def with_tables(self, kept: Iterable[tuple[Sequence[str | None], str]]) -> Assignment:
+        """The assignment that `to_json` gave.
+
+        >>> one = Assignment(Pattern.of("hooks.{event}"), {("push",): "hooks.push"})
+        >>> Assignment(one.pattern).with_tables([(["push"], "hooks.push")]) == one
+        True
+        """
+        return replace(self, tables={tuple(values): table for values, table in kept})
+
     def table(self, values: Values) -> str:
         """The table of a record with these values."""
         assigned = self.tables.get(values)

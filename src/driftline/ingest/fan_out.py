@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
 from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
@@ -19,7 +20,7 @@ from driftline.ingest import attempts
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
-from driftline.ingest.deal import SPELLINGS, Share
+from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
 from driftline.ingest.pattern import Pattern, Values
 from driftline.ingest.result import Result
@@ -108,6 +109,37 @@ class TableShare:
     share: Share
 
 
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch of a capture, which each table gets once.
+
+    Attributes:
+        token: of a table, by its name.
+        assigned: the tables of values from an earlier attempt; None without one.
+        keep: called with those of this attempt once all tables are written, and before the first one commits.
+    """
+
+    token: Callable[[str], Token]
+    assigned: Assignment | None
+    keep: Callable[[Assignment], None]
+
+    def is_in(self, table: CatalogTable, state: State) -> bool:
+        """True if a table has its share.
+
+        Raises DataError if the table is not the capture's, or has later micro-batches.
+        """
+        token = self.token(table.name)
+        last = Captured.of(token.name, state.properties)
+        try:
+            token.check(table.name, state.uuid, state.properties)
+        except BatchIsInError:
+            assert last is not None
+            if last.epoch > token.epoch:
+                raise older_checkpoint(token.name, table.name, last.epoch, token.epoch) from None
+            return True
+        return False
+
+
 @dataclass(slots=True)
 class FanOut:
     """The tables of a pattern.
@@ -125,7 +157,13 @@ class FanOut:
     recent: dict[str, RecentBatches] = field(default_factory=dict)
 
     def ingest(
-        self, source: Source, options: Options, shared: str | None, *, dry_run: bool = False
+        self,
+        source: Source,
+        options: Options,
+        shared: str | None,
+        micro_batch: MicroBatch | None = None,
+        *,
+        dry_run: bool = False,
     ) -> FanOutResult:
         """Deal a source, and ingest each table's share: all are written before the first one commits.
 
@@ -133,6 +171,7 @@ class FanOut:
             source: JSON, Parquet or rows in memory.
             options: of each table's batch, without settings.
             shared: the lake's folder, which all tasks see, if known.
+            micro_batch: of a capture; None for a batch by itself.
             dry_run: only plan.
 
         Raises:
@@ -140,10 +179,7 @@ class FanOut:
             DataError: a batch cannot go into its table. Nothing is written.
             FanOutError: some tables did not get their records.
         """
-        if self.pattern.of_topics:
-            raise UsageError(
-                f"{self.pattern.text}: files have no topic and no keys", "name a field of the records"
-            )
+        self.pattern.must_be_of_files()
         batch = dealable(source, self.pattern)
         spark = batch.spark
         room = place_of(spark, shared)
@@ -154,14 +190,17 @@ class FanOut:
                 raise UsageError(
                     f"{self.pattern.text}: lists of records in documents are not dealt", "leave out records"
                 )
-            router = Router.of(self.catalog, self.pattern, self.max_tables)
+            assigned = None if micro_batch is None else micro_batch.assigned
+            router = Router.of(self.catalog, self.pattern, self.max_tables, assigned)
             spool = spooled(batch, self.pattern, router.tables, read_by, folder)
-            return self._ingest(DealtBatch(self, batch, options, spool, read_by, dry_run=dry_run))
+            dealt = DealtBatch(self, batch, options, spool, read_by, micro_batch, dry_run=dry_run)
+            return self._ingest(dealt, router)
 
-    def _ingest(self, batch: DealtBatch) -> FanOutResult:
+    def _ingest(self, batch: DealtBatch, router: Router) -> FanOutResult:
         destinations = batch.at_once(batch.destination, batch.spool.shares.items())
         passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
-        if passed_over and len(passed_over) == len(destinations) and not batch.dry_run:
+        has_all = bool(passed_over) and len(passed_over) == len(destinations)
+        if has_all and batch.micro_batch is None and not batch.dry_run:
             raise DataError(
                 f"{self.pattern.text}: all tables have the files already: {_listed(passed_over)}",
                 "pass --again to ingest again as new rows",
@@ -181,6 +220,8 @@ class FanOut:
 
         with _abandoned(prepared):
             in_order = batch.at_once(prepare, destinations)
+            if batch.micro_batch is not None:
+                batch.micro_batch.keep(router.assignment)
             ended = at_once(batch.source.spark, _committed, in_order, self.catalog.commits_at_once)
         results = tuple(result for result in ended if isinstance(result, Result))
         failed = {
@@ -206,6 +247,7 @@ class DealtBatch:
     options: Options
     spool: Spool
     read_by: TableSettings
+    micro_batch: MicroBatch | None
     dry_run: bool
 
     def at_once(self, work: Callable[[T], R], tables: Iterable[T]) -> list[R]:
@@ -231,15 +273,21 @@ class DealtBatch:
                     f"{pattern}: {name} has {setting} = {value}, and the files are read once for all tables, by {common}",
                     f"pass --set {setting}=VALUE, which counts for all of them",
                 )
+        if self.micro_batch is None:
+            slices = self._lacking(table, state, share)
+        else:
+            slices = [] if self.micro_batch.is_in(table, state) else share.slices
+        return TableShare(table, state, replace(share, slices=slices))
+
+    def _lacking(self, table: CatalogTable, state: State, share: Share) -> list[SpoolSlice]:
+        """The slices of files that the table does not have."""
         source = self._dealt(share)
         named = stamps(source.files) if source.originals is None else source.originals
         fingerprints = FileFingerprints.of(source, named, reingest=self.options.reingest)
         taken = set(fingerprints.taken(table, state))
         if taken >= set(named) and named:
-            slices = []
-        else:
-            slices = [part for part in share.slices if part.file not in taken]
-        return TableShare(table, state, replace(share, slices=slices))
+            return []
+        return [part for part in share.slices if part.file not in taken]
 
     def planned(self, to: TableShare) -> Result:
         """Plan a table's share, and write nothing."""
@@ -264,6 +312,7 @@ class DealtBatch:
             self.options,
             settings=self.fan_out.settings(name),
             properties=_route(self.fan_out.pattern, to),
+            token=None if self.micro_batch is None else self.micro_batch.token(name),
             recent=self.fan_out.recent.setdefault(name, RecentBatches()),
         )
 
@@ -274,22 +323,28 @@ class Router:
 
     Attributes:
         names: of the tables in the pattern's namespaces.
+        settled: the assignment is that of an earlier attempt, and stays.
         counted: it is known how many of them the pattern made; until then each may be one of them.
     """
 
     catalog: Catalog
     assignment: Assignment
     max_tables: int
-    names: frozenset[str]
+    names: frozenset[str] = frozenset()
+    settled: bool = False
     counted: bool = False
     _loaded: dict[str, Sequence[Values] | None] = field(default_factory=dict)
     _named: dict[Values, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, catalog: Catalog, pattern: Pattern, max_tables: int) -> Router:
-        """A router with no table yet."""
-        names = frozenset(name for name in catalog.tables() if pattern.in_namespace(name))
-        names = frozenset(name for name in names if not name.endswith(QUARANTINE))
+    def of(
+        cls, catalog: Catalog, pattern: Pattern, max_tables: int, assigned: Assignment | None = None
+    ) -> Router:
+        """A router with no table yet, or with those that an earlier attempt has ``assigned``."""
+        if assigned is not None:
+            # Tables that were made or dropped since would give values others, which double or lose records.
+            return cls(catalog, assigned, max_tables, settled=True)
+        names = frozenset(tables_of(catalog, pattern))
         room = max(0, max_tables - len(names))
         assignment = Assignment(pattern, room=room, ascii_only=catalog.ascii_names)
         return cls(catalog, assignment, max_tables, names)
@@ -299,7 +354,7 @@ class Router:
         if len(self._named) > _REMEMBERED:
             self._named.clear()
         new = [of_record for of_record in values if of_record not in self._named]
-        if new:
+        if new and not self.settled:
             assigned = self.assignment.with_new(new, self._named_by)
             if not assigned.room and not self.counted:
                 count = sum(bool(self._named_by(name)) for name in self.names)
@@ -320,6 +375,20 @@ class Router:
             is_ours = written.get("pattern") == self.assignment.pattern.text
             self._loaded[name] = [tuple(values) for values in written["values"]] if is_ours else []
         return self._loaded[name]
+
+
+def tables_of(catalog: Catalog, pattern: Pattern) -> list[str]:
+    """The names of the tables that are in the pattern's namespaces."""
+    return [name for name in catalog.tables() if pattern.in_namespace(name) and not name.endswith(QUARANTINE)]
+
+
+def older_checkpoint(capture: str, table: str, has: int, checkpoint: int) -> DataError:
+    """The error for a table of a pattern that has later micro-batches than the checkpoint."""
+    return DataError(
+        f"{table} has the batches of capture {capture} up to {has}, and its checkpoint is at {checkpoint}: "
+        "it is older than the table",
+        "put the newest checkpoint back; or restore all tables of the pattern to the time of this one",
+    )
 
 
 _REMEMBERED = 100_000  # values whose tables are known, between two groups of records

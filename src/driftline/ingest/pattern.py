@@ -89,10 +89,15 @@ class Pattern:
         if end < len(text) or not braces:
             raise UsageError(f"{text!r} is no pattern of tables", _HOW)
         pattern = cls(text, tuple(map(tuple, parts)), tuple(braces))
-        table_parts(pattern.named(["x"] * len(braces)))  # all else is a name
+        table_parts(pattern.example)  # all else is a name
         for number in range(len(braces)):
             pattern.path(number)
         return pattern
+
+    @property
+    def example(self) -> str:
+        """The name of a table that the pattern may make."""
+        return self.named(["x"] * len(self.braces))
 
     def path(self, number: int) -> Path | None:
         """The path of the record in a pair of braces; None for what is not in the record.
@@ -107,10 +112,10 @@ class Pattern:
         except ValueError:
             raise UsageError(f"{self.text!r}: {brace!r} is no path", _HOW) from None
 
-    @property
-    def of_topics(self) -> bool:
-        """True if only messages of a topic have what stands in the braces."""
-        return any(_OF_KAFKA.fullmatch(brace) for brace in self.braces)
+    def must_be_of_files(self) -> None:
+        """Raise UsageError if only messages of a topic have what stands in the braces."""
+        if any(_OF_KAFKA.fullmatch(brace) for brace in self.braces):
+            raise UsageError(f"{self.text}: files have no topic and no keys", "name a field of the records")
 
     def names(self, values: Values) -> bool:
         """True if the values of a record name a table of their own."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
+from driftline.capture import CaptureRequest, StreamOptions, capture
+from driftline.capture.changed import ChangedFiles
+from driftline.capture.kafka import TopicReading
+from driftline.capture.query import CaptureQuery
+from driftline.capture.targets import PatternBatch
 from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
@@ -74,18 +80,69 @@ class PatternTables(Shown):
                 brings what is missing.
             SetupError: As for `Table.ingest`.
         """
+        lake, fan_out = self.lake, self._fan_out(settings, options)
+        with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
+            shown = progress or notebook_progress(self.pattern)
+            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep)
+            return fan_out.ingest(source, run, lake.warehouse, dry_run=dry_run)
+
+    def capture(
+        self,
+        data: str | os.PathLike[str],
+        *,
+        name: str,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: float | None = None,
+        format: FileFormat | None = None,  # noqa: A002
+        max_files: int = 1000,
+        notify: str | None = None,
+        list_every: float | None = None,
+        changed_files: ChangedFiles = "fail",
+        settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+        on_batch: Callable[[PatternBatch], None] = lambda _: None,
+        **options: Unpack[SettingArguments],
+    ) -> CaptureQuery:
+        """Capture a folder or glob of files into the tables, each record once.
+
+        Which values have which table is settled once for a micro-batch, and kept in the checkpoint. If the
+        capture dies between the commits of two tables, its next start brings what is missing.
+
+        Args:
+            data: Files of JSON or Parquet.
+            name: As for `Table.capture`; so are the arguments not told of here.
+            settings: As for `ingest`.
+            on_batch: Called with each micro-batch, in another thread.
+            options: The same settings as arguments.
+
+        Raises:
+            UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
+            FanOutError: Some tables did not get their records, and the capture has ended. Its next start
+                brings what is missing.
+        """
+        reading = StreamOptions(
+            format, None, False, max_files, TopicReading({}), notify, list_every, changed_files
+        )
+        request = CaptureRequest(
+            self.pattern, name, checkpoint, every, {}, progress, on_batch,
+            listeners(data, name), fan_out=self._fan_out(settings, options),
+        )  # fmt: skip
+        return capture(self.lake.format, data, reading, request)
+
+    def _fan_out(
+        self,
+        settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None,
+        options: SettingArguments,
+    ) -> FanOut:
+        """The tables with settings that are the same for all, or a function of a table's name."""
         lake, chosen = self.lake, settings if callable(settings) else lambda _: settings or {}
-        fan_out = FanOut(
+        return FanOut(
             lake.format,
             self._parsed,
             lambda name: given_settings(chosen(name), options),
             self._max_tables,
             lake.recent_of,
         )
-        with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
-            shown = progress or notebook_progress(self.pattern)
-            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep)
-            return fan_out.ingest(source, run, lake.warehouse, dry_run=dry_run)
 
 
 shows(PatternTables, lambda tables: [f"tables {tables.pattern} of {tables.lake}"])

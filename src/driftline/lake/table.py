@@ -17,9 +17,10 @@ from driftline.capture.changed import ChangedFiles
 from driftline.capture.checkpoint import captures_of
 from driftline.capture.folder import MAX_FILES
 from driftline.capture.kafka import TopicReading, ValueFormat
-from driftline.capture.query import Batch, CaptureQuery
+from driftline.capture.query import CaptureQuery
 from driftline.capture.resuming import ResumeFrom
 from driftline.capture.seeking import Seek
+from driftline.capture.targets import Batch
 from driftline.core.changes import TableChange
 from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.naming import caseless, must_take_records, table_parts

@@ -1,0 +1,282 @@
+"""The target of a capture, a table or the tables of a pattern, and what a batch did to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from driftline.capture.checkpoint import Checkpoint, TableEntry
+from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
+from driftline.capture.resuming import Resumption
+from driftline.core.history.batch_properties import Captured, Token
+from driftline.core.support import as_json
+from driftline.errors import DataError
+from driftline.formats.base import CatalogTable, State
+from driftline.formats.lakes import Catalog
+from driftline.ingest.assignment import Assignment
+from driftline.ingest.attempts import Options, ingest
+from driftline.ingest.batch import RecentBatches
+from driftline.ingest.fan_out import FanOut, FanOutResult, MicroBatch, older_checkpoint, tables_of
+from driftline.ingest.pattern import Pattern
+from driftline.ingest.result import Result, ResultJson
+from driftline.keys.stored import KeyCache
+from driftline.runtime.threads import at_once
+from driftline.sources.scan import Source
+
+PUBLISHING = ("quarantining", "committing")  # phases before which nothing of a table's batch is visible
+_TABLES_AT_ONCE = 8  # that are loaded
+_RESTORE = (
+    "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
+    "and new tables, to ingest everything again"
+)
+
+
+class BatchJson(ResultJson):
+    """A batch of a capture."""
+
+    capture: str
+    epoch: int
+    tombstones: int
+    lag: int | None
+    lost: list[LostOffsetsJson]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The outcome of one batch.
+
+    Attributes:
+        epoch: the number of Spark's micro-batch, or of a list of files.
+        lag: files or offsets still to come, if known.
+        lost: offsets that were skipped because they were gone.
+        changed_files: the number of files that had changed since they were taken, by their fate: ``append``,
+            ``again`` or ``skip``.
+    """
+
+    capture: str
+    epoch: int
+    result: Result
+    tombstones: int = 0
+    lag: int | None = None
+    lost: tuple[LostOffsets, ...] = ()
+    changed_files: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The result of the table."""
+        return (self.result,)
+
+    def with_notes(self, notes: Sequence[str]) -> Batch:
+        """The batch with notes on how it was found."""
+        return replace(self, result=replace(self.result, hints=(*self.result.hints, *notes)))
+
+    def to_dict(self) -> BatchJson:
+        """The form that `--json` prints."""
+        return as_json(BatchJson, self, **self.result.to_dict())
+
+    def to_dicts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what `--json` prints."""
+        yield self.to_dict()
+
+
+@dataclass(frozen=True, slots=True)
+class PatternBatch:
+    """The outcome of one batch into the tables of a pattern; the attributes are those of `Batch`.
+
+    Attributes:
+        notes: on how it was found.
+    """
+
+    capture: str
+    epoch: int
+    result: FanOutResult
+    lag: int | None = None
+    lost: tuple[LostOffsets, ...] = ()
+    changed_files: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results of the tables."""
+        return self.result.results
+
+    def with_notes(self, notes: Sequence[str]) -> PatternBatch:
+        """The batch with notes on how it was found."""
+        return replace(self, notes=tuple(notes))
+
+    def to_dicts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what `--json` prints: an object a table, then one with sums."""
+        *of_tables, sums = self.result.to_dicts()
+        common = {"capture": self.capture, "epoch": self.epoch}
+        yield from ({**common, **of_table} for of_table in of_tables)
+        lost = [offsets.to_dict() for offsets in self.lost]
+        yield {**common, **sums, "lag": self.lag, "lost": lost, "hints": list(self.notes)}
+
+
+AnyBatch: TypeAlias = Batch | PatternBatch
+
+
+class Target(Protocol):
+    """The target of a stream, in the stream's own session."""
+
+    def must_lack(self, token: Token) -> None:
+        """Raise BatchIsInError if all of the batch is in, and errors as `Token.check`."""
+        ...
+
+    def ingest(self, source: Source, token: Token, options: Options, check: Callable[[], None]) -> AnyBatch:
+        """Ingest a batch.
+
+        Args:
+            source: of the batch.
+            token: of the batch.
+            options: of the batch, without its token.
+            check: raises DataError if the source has changed; called while nothing is visible.
+        """
+        ...
+
+    def note(self, ended: AnyBatch, token: Token, number: int) -> None:
+        """Note in the checkpoint what the target does not say of the batch that has ended.
+
+        Args:
+            ended: its outcome.
+            token: of the batch.
+            number: of the batch, in the checkpoint.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class TableTarget:
+    """A table."""
+
+    table: CatalogTable
+    checkpoint: Checkpoint
+    recent: RecentBatches = field(default_factory=lambda: RecentBatches(KeyCache()))
+    _commits: bool = field(default=False, init=False)  # the batch has come to its commit
+
+    def must_lack(self, token: Token) -> None:
+        """Raise BatchIsInError if the table has the batch, and errors as `Token.check`."""
+        state = self.table.load()
+        token.check(self.table.name, state.uuid, state.properties)
+
+    def ingest(self, source: Source, token: Token, options: Options, check: Callable[[], None]) -> Batch:
+        """Ingest a batch into the table, as `Target.ingest`."""
+        self._commits = False
+
+        def progress(phase: str) -> None:
+            """Tell of a phase, and check the source before anything is visible."""
+            options.progress(phase)
+            self._commits = self._commits or phase == "committing"
+            if phase in PUBLISHING:
+                check()
+
+        own = replace(options, token=token, progress=progress, recent=self.recent)
+        result = ingest(self.table, source, own)
+        return Batch(token.name, token.epoch, result, result.tombstones)
+
+    def note(self, ended: AnyBatch, token: Token, number: int) -> None:
+        """Note the table's uuid, or that the batch brought nothing."""
+        checkpoint = self.checkpoint
+        if not self._commits:  # there was nothing to commit
+            last = Captured.of(token.name, self.table.load().properties)
+            checkpoint.settle(last, number, token.contents)
+        elif checkpoint.uuid is None or checkpoint.since is None:
+            checkpoint.remember(self.table.load().uuid, number)
+
+
+@dataclass(slots=True)
+class PatternTarget:
+    """The tables of a pattern. ``shared``: the lake's folder, which all tasks see, if known."""
+
+    fan_out: FanOut
+    checkpoint: Checkpoint
+    shared: str | None
+
+    def must_lack(self, token: Token) -> None:
+        """Pass: each table is asked once its share is known."""
+
+    def ingest(
+        self, source: Source, token: Token, options: Options, check: Callable[[], None]
+    ) -> PatternBatch:
+        """Ingest a batch into the tables that lack it, as `Target.ingest`."""
+        checkpoint, fan_out = self.checkpoint, self.fan_out
+        kept, known = checkpoint.assigned(token.epoch), checkpoint.tables
+
+        def of_table(name: str) -> Token:
+            """The batch's token for a table."""
+            return replace(token, table=known[name].uuid if name in known else None)
+
+        def keep(assignment: Assignment) -> None:
+            """Keep the tables of values for later attempts."""
+            check()
+            checkpoint.assign(token.epoch, assignment.to_json())
+
+        assigned = None
+        if kept is not None:
+            ascii_only = fan_out.catalog.ascii_names
+            assigned = Assignment(fan_out.pattern, ascii_only=ascii_only).with_tables(kept)
+        result = fan_out.ingest(source, options, self.shared, MicroBatch(of_table, assigned, keep))
+        return PatternBatch(token.name, token.epoch, result)
+
+    def note(self, ended: AnyBatch, token: Token, number: int) -> None:
+        """Note the uuids and epochs of the tables that have the batch, or that it brought nothing."""
+        assert isinstance(ended, PatternBatch)
+        checkpoint, known = self.checkpoint, self.checkpoint.tables
+        # A table whose records are all in quarantine has no commit.
+        written = [result.table for result in ended.results if result.rows_written]
+        names = [*written, *ended.result.passed_over]
+        if not names:
+            state = _last_table(self.fan_out.catalog, self.fan_out.pattern, checkpoint).load()
+            checkpoint.settle(Captured.of(token.name, state.properties), number, token.contents)
+            return
+        uuids = {
+            name: known[name].uuid if name in known else self.fan_out.catalog.table(name).load().uuid
+            for name in names
+        }
+        checkpoint.remember_tables({name: TableEntry(uuid, token.epoch) for name, uuid in uuids.items()})
+
+
+def resumption_of(name: str, catalog: Catalog, pattern: Pattern, checkpoint: Checkpoint) -> Resumption:
+    """The state of a capture into the tables of a pattern before it begins.
+
+    Raises DataError if a table and the checkpoint are of different times.
+    """
+    last = _last_table(catalog, pattern, checkpoint)
+    names = list(dict.fromkeys([*checkpoint.tables, *tables_of(catalog, pattern)]))
+    states = at_once(last.spark, lambda table: catalog.table(table).load(), names, _TABLES_AT_ONCE)
+    for table, state in zip(names, states, strict=True):
+        _check(name, table, state, checkpoint)
+    return Resumption(name, last, last.load(), checkpoint, None)
+
+
+def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:
+    """Raise DataError if a table of a pattern and the checkpoint of the capture differ."""
+    noted, last = checkpoint.tables.get(table), Captured.of(name, state.properties)
+    if noted is not None and noted.uuid != state.uuid:
+        became = "is another one than at its last batch" if state.exists else "was dropped"
+        raise DataError(f"{table} {became}: capture {name} goes on where it was before", _RESTORE)
+    if noted is not None and (last is None or last.epoch < noted.epoch):
+        has = "no batch" if last is None else f"batches up to {last.epoch}"
+        raise DataError(
+            f"{table} has {has} of capture {name}, which brought it batch {noted.epoch}: it may be restored",
+            _RESTORE,
+        )
+    if last is None:
+        return
+    if last.stream != checkpoint.stream:
+        raise DataError(
+            f"{table} has the batches of capture {name} up to {last.epoch}, by another checkpoint; "
+            "this one would bring them again",
+            "use that checkpoint; or give the capture another name to ingest everything again",
+        )
+    if last.epoch > checkpoint.last_assigned:
+        raise older_checkpoint(name, table, last.epoch, checkpoint.last_assigned)
+
+
+def _last_table(catalog: Catalog, pattern: Pattern, checkpoint: Checkpoint) -> CatalogTable:
+    """The table that got the last batch that brought anything; before the first one, any table."""
+    entries = checkpoint.tables
+    if not entries:
+        return catalog.table(pattern.example)
+    return catalog.table(max(entries, key=lambda table: (entries[table].epoch, table)))
