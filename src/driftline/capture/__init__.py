@@ -100,7 +100,7 @@ def capture(
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     if fan_out is not None:
-        _must_be_dealable(data, fan_out.pattern)
+        _must_be_dealable(cast("str", data), fan_out.pattern)
 
     def target(spark: SparkSession) -> Target:
         """The target in the stream's own session."""
@@ -185,11 +185,11 @@ def _must_be_followed(source: str) -> None:
         )
 
 
-def _must_be_dealable(data: DataFrame | str | os.PathLike[str], pattern: Pattern) -> None:
+def _must_be_dealable(source: str | os.PathLike[str], pattern: Pattern) -> None:
     """Raise UsageError for a stream whose records cannot go into the tables of a pattern so far."""
-    if hasattr(data, "isStreaming") or os.fspath(data).startswith(SCHEME):
+    if os.fspath(source).startswith(SCHEME):
         raise UsageError(
-            f"{pattern.text}: a topic or a DataFrame cannot be captured into the tables of a pattern so far",
+            f"{pattern.text}: a topic cannot be captured into the tables of a pattern so far",
             "capture a folder or glob of files of JSON or Parquet; capture others into one table",
         )
     pattern.must_be_of_files()

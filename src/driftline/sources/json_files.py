@@ -76,7 +76,13 @@ class JsonFiles(Source):
     def runs(self, settings: TableSettings) -> Iterator[Run]:
         """Read the texts in this process, file by file, each with its number in its file."""
         terms = ScanRequest(Schema(), settings).terms
-        files = [split.to_end() for split in self._splits(settings) if not split.start]
+        files: list[Split] = []
+        for split in self._splits(settings):
+            if files and split.follows(files[-1]):
+                files[-1] = replace(files[-1], length=files[-1].length + split.length)
+            else:
+                files.append(split)
+        files = [split.to_end() for split in files]
         for group in SplitReader([list(enumerate(files))], terms, numbered=True).open(0).groups():
             yield from group
 

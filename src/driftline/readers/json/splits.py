@@ -62,6 +62,10 @@ class Split:
         """The split extended to the end of its file, with anything added there since."""
         return self if self.bounded else replace(self, length=2**62)
 
+    def follows(self, before: Split) -> bool:
+        """True if the split goes on where another one of its file ends."""
+        return bool(self.start) and (self.path, self.start) == (before.path, before.start + before.length)
+
     def at_line(self, line: int) -> Split:
         """The split with another number for its first line."""
         return self if line == self.line else replace(self, line=line)

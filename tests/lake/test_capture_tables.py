@@ -1,0 +1,265 @@
+"""A capture into the tables of a pattern: each gets each of its records once, wherever the capture dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.folder import FileLog
+from driftline.capture.targets import PatternBatch
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.ingest import pipeline
+from driftline.ingest.fan_out import FanOutError
+from driftline.lake import Lake, PatternTables
+from lake.test_fan_out import columns, rejected, rows
+
+KINDS = ("a", "b", "c", "d")
+
+
+class Died(Exception):
+    pass
+
+
+def batch(number: int) -> list[str]:
+    """Records of each kind, which drift, one of no kind, and a text that is no record."""
+    records: list[dict[str, Any]] = [
+        {"kind": kind, "id": number, f"c{number}": place, "n": "x" if number == 1 else place}
+        for place, kind in enumerate(KINDS)
+    ]
+    return [*map(json.dumps, [*records, {"id": number}, {"kind": "A", "id": number}]), f"broken {number}"]
+
+
+class Captured:
+    """A capture of the folder ``source`` into tables by ``kind``."""
+
+    def __init__(self, lake: Lake, namespace: str, folder: Path) -> None:
+        self.lake, self.namespace, self.source, self.place = (
+            lake,
+            namespace,
+            folder / "in",
+            folder / "checkpoint",
+        )
+        self.source.mkdir()
+        self.batches = 0
+
+    def tables(self, **options: Any) -> PatternTables:
+        return self.lake.fan_out(f"{self.namespace}.{{kind}}", **options)
+
+    def put(self, *lines: str) -> Path:
+        file = self.source / f"{self.batches}.jsonl"
+        file.write_text("\n".join(lines or batch(self.batches)) + "\n")
+        self.batches += 1
+        return file
+
+    def start(self, *, max_tables: int = 200, **options: Any) -> list[PatternBatch]:
+        batches: list[PatternBatch] = []
+        query = self.tables(max_tables=max_tables).capture(
+            self.source, name="kinds", checkpoint=self.place, on_batch=batches.append, **options
+        )
+        assert query.awaitTermination(120)
+        return batches
+
+    def goes_on(self) -> None:
+        """Each table is as one into which its records were ingested alone, and no record is there twice."""
+        self.start()
+        assert self.start() == []
+        for kind in (KINDS[0], KINDS[-1]):
+            alone = self.lake.table(f"{self.namespace}_alone.{kind}")
+            for number in range(self.batches):
+                file = self.source.parent / f"{number}-{kind}.jsonl"
+                names = (f'"kind": "{kind}"', f'"kind": "{kind.upper()}"')
+                file.write_text(
+                    "\n".join(text for text in batch(number) if any(name in text for name in names))
+                )
+                alone.ingest(file)
+            table = self.lake.table(f"{self.namespace}.{kind}")
+            assert (columns(table), rows(table)) == (columns(alone), rows(alone))
+            self.lake.format.drop(alone.name, purge=False, dry_run=False)
+        others = self.lake.table(f"{self.namespace}._other")
+        assert [row.id for row in others.read().orderBy("id").collect()] == [*range(self.batches)]
+        assert sorted(rejected(others)) == [
+            (f"{number}.jsonl", len(KINDS) + 3) for number in range(self.batches)
+        ]
+
+
+@pytest.fixture
+def captured(lake: Lake, table_name: str, tmp_path: Path) -> Iterator[Captured]:
+    namespace = table_name.replace(".", "_")
+    yield Captured(lake, namespace, tmp_path)
+    for name in lake.format.tables():
+        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
+            lake.format.drop(name, purge=False, dry_run=False)
+
+
+def dying(method: Callable[..., Any], call: int, *, behind: bool) -> Callable[..., Any]:
+    """A method that dies at one of its calls, before its work or behind it."""
+    calls = count(1)
+
+    def dies(*arguments: Any, **options: Any) -> Any:
+        is_last = next(calls) == call
+        if is_last and not behind:
+            raise Died
+        ended = method(*arguments, **options)
+        if is_last:
+            raise Died
+        return ended
+
+    return dies
+
+
+# In the order in which a micro-batch of five tables comes to them.
+DEATHS: list[tuple[Any, str, int, bool]] = [
+    (Checkpoint, "assign", 1, False),
+    (Checkpoint, "assign", 1, True),
+    (pipeline.PreparedRows, "commit", 1, True),
+    (pipeline.PreparedRows, "commit", 3, False),
+    (pipeline.PreparedRows, "commit", 5, True),
+    (Checkpoint, "remember_tables", 1, False),
+    (FileLog, "finish", 1, False),
+    (FileLog, "finish", 1, True),
+]
+
+
+def test_each_table_is_as_if_its_records_had_come_alone_wherever_the_capture_dies(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        type(captured.lake.format), "commits_at_once", 1
+    )  # else another thread goes on meanwhile
+    for owner, name, call, behind in DEATHS:
+        if captured.batches < 3:
+            captured.put()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), call, behind=behind))
+            with pytest.raises(Died):
+                captured.start()
+    captured.goes_on()
+
+
+def test_a_later_attempt_gives_each_value_the_table_that_it_had(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.dumps({"kind": kind, "id": number}) for number, kind in enumerate("abc")]
+    captured.put(*lines)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "remember_tables", dying(Checkpoint.remember_tables, 1, behind=False))
+        with pytest.raises(Died):
+            captured.start(max_tables=1)
+    captured.put(*lines)  # which has no table so far
+    first, second = captured.start(max_files=1)
+    named = [f"{captured.namespace}.{name}" for name in ("a", "_other", "b", "c")]
+    assert first.result.passed_over == tuple(named[:2]) and not first.results
+    assert [(result.table, result.rows_written) for result in second.results] == [
+        (named[0], 1), (named[2], 1), (named[3], 1),
+    ]  # fmt: skip
+    others = captured.lake.table(named[1]).read()
+    assert sorted(row.kind for row in others.collect()) == ["b", "c"]
+
+
+def test_a_table_that_fails_loses_no_record_of_another_one(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = pipeline.PreparedRows.commit
+
+    def fails(prepared: pipeline.PreparedRows) -> Any:
+        if prepared.planned.batch.table.name.endswith(".b"):
+            with prepared.abandoned_on_error():
+                raise DataError("no permission")
+        return commit(prepared)
+
+    captured.put()
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline.PreparedRows, "commit", fails)
+        with pytest.raises(FanOutError, match="1 table did not get") as failed:
+            captured.start()
+    assert len(failed.value.result.results) == 4
+    captured.put()
+    captured.goes_on()
+
+
+def test_what_a_file_grew_by_is_dealt_and_nothing_of_it_twice(captured: Captured) -> None:
+    file = captured.put()
+    captured.start()
+    with file.open("a") as more:
+        more.write("\n".join(batch(1)) + "\n")
+    (ended,) = captured.start(changed_files="append")
+    assert (ended.result.rows_read, ended.result.rows_quarantined) == (7, 1)
+    assert ended.notes == (f"{file}: 7 lines more",)
+    assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 4
+
+
+def test_a_micro_batch_that_brings_nothing_is_settled(captured: Captured) -> None:
+    captured.put()
+    captured.start()
+    captured.put("")
+    (ended,) = captured.start()
+    assert (ended.results, ended.result.rows_read, ended.lag) == ((), 0, 0)
+    assert captured.start() == []
+    sums = list(ended.to_dicts())
+    assert [(printed["capture"], printed["epoch"], printed["rows_read"]) for printed in sums] == [
+        ("kinds", 1, 0)
+    ]
+
+
+def changed(captured: Captured, change: str) -> None:
+    """Has a table, or the checkpoint, be of another time than the rest."""
+    lake, name = captured.lake, f"{captured.namespace}.a"
+    state = lake.table(name).format.load()
+    match change:
+        case "dropped":
+            lake.format.drop(name, purge=False, dry_run=False)
+        case "made again":
+            lake.format.drop(name, purge=False, dry_run=False)
+            lake.table(name).ingest([{"kind": "a"}])
+        case "restored":
+            set_property(captured, name, state.properties["driftline.capture.kinds"].replace(":1", ":0"))
+        case "ahead":
+            set_property(captured, name, state.properties["driftline.capture.kinds"].replace(":1", ":7"))
+        case "of another checkpoint":
+            set_property(captured, name, "another:1")
+
+
+def set_property(captured: Captured, table: str, text: str) -> None:
+    captured.lake.alter(f"ALTER TABLE {table} SET TBLPROPERTIES ('driftline.capture.kinds' = '{text}')")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("dropped", "a was dropped"),
+        ("made again", "a is another one"),
+        ("restored", "batches up to 0 of capture kinds, which brought it batch 1"),
+        ("ahead", "up to 7, and its checkpoint is at 1"),
+        ("of another checkpoint", "by another checkpoint"),
+    ],
+)
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_a_table_of_another_time_than_the_checkpoint_is_told_before_anything_comes(
+    captured: Captured, change: str, error: str
+) -> None:
+    for _ in range(2):
+        captured.put()
+        captured.start()
+    changed(captured, change)
+    captured.put()
+    with pytest.raises(DriftlineError, match=error):
+        captured.start()
+    assert sorted(row.id for row in captured.lake.table(f"{captured.namespace}._other").read().collect()) == [
+        0,
+        1,
+    ]
+
+
+@pytest.mark.iceberg_only("of no format")
+def test_a_topic_is_refused_before_the_capture_begins(captured: Captured) -> None:
+    with pytest.raises(UsageError, match="cannot be captured into the tables of a pattern"):
+        captured.tables().capture("kafka://localhost:1/topic", name="kinds")
+    with pytest.raises(UsageError, match="files have no topic"):
+        captured.lake.fan_out("t.{_topic}").capture(captured.source, name="kinds")
+    assert not captured.place.exists()
