@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "CaptureQuery.awaitTermination": (1,),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
+    "PatternTables.capture": {"name": "again"},
     "Table.capture": {"name": "again"},
     "Table.seek": {"name": "again", "to": "earliest"},
 }
@@ -58,7 +59,8 @@ def main(folder: Path) -> None:
     assert came.wait(120)
     ARGUMENTS["PatternTables.ingest"] = ([{"a": 1}],)
     ARGUMENTS["Table.ingest"] = ARGUMENTS["Table.verify"] = ([{"id": 1}],)
-    ARGUMENTS["Table.capture"] = ARGUMENTS["Table.seek"] = (folder / "in",)
+    for called in ("PatternTables.capture", "Table.capture", "Table.seek"):
+        ARGUMENTS[called] = (folder / "in",)
     SparkContext._gateway.proc.kill()  # type: ignore[union-attr]
     SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
     outcomes = {}

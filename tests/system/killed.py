@@ -1,7 +1,7 @@
 """Captures that die where they are told to: `killed.py`, told of each start of them by a line of JSON on standard input.
 
-A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table,
-name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
+A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table
+or pattern of tables, name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
 snapshots but the last, of Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
 the stores of the first one. Without `die` they go to their end, and the answer is what is there then, and which files were left
 by what died, and are deleted.
@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from driftline import Lake
+from driftline.core.schema.naming import is_pattern
 from driftline.runtime import duckdb
 from driftline.runtime.stores import configure
 
@@ -59,7 +60,7 @@ def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
         len(captures), (lambda: os.killpg(0, signal.SIGKILL)) if kill else lambda: copy(places)
     )
     running = [
-        lake.table(one["table"]).capture(
+        (lake.fan_out if is_pattern(one["table"]) else lake.table)(one["table"]).capture(
             one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **one.get("options", {})
         )
         for one, lake in zip(captures, lakes, strict=True)
@@ -124,6 +125,12 @@ def copy_of(place: Path) -> Path:
 
 def found(one: dict, lake: Lake) -> dict:
     left = [orphan.path for orphan in lake.clean(0)]
+    if is_pattern(one["table"]):
+        rows = {
+            name: sorted(map(str, lake.sql(f"select * from {name}").collect()))
+            for name in lake.format.tables()
+        }
+        return {"rows": rows, "left": left}
     table, kept = tables(one)
     rows = lake.sql(f"select * from {table}")
     columns = [f"count({column}) as {column}" for column in rows.columns]

@@ -41,6 +41,9 @@ COMMANDS = {
     "nothing new": CAPTURE,
     "audit": [*CAPTURE[:3], "shop.audit", "--name", "audit", "--audit", "--fail-on", "new"],
     "json": ["capture", "in", "--into", "shop.json", "--name", "orders", "--json"],
+    "tables": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds"],
+    "tables json": ["capture", "in", "--into", "json.{_file.stem}", "--name", "kinds", "--json"],
+    "tables audit": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--audit"],
     "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
     "no folder": ["capture", "away", "--into", "shop.orders", "--name", "away"],
     "no time": [*CAPTURE, "--every", "soon"],
@@ -75,6 +78,7 @@ def done(here) -> dict[str, Done]:
 
 
 CODES = {
+    "tables audit": 2,
     "full": 1,
     "audit": 1,
     "other source": 2,
@@ -128,6 +132,19 @@ def test_json_is_one_object_a_batch(done):
     (batch,) = map(json.loads, done["json"].out.splitlines())
     assert (batch["capture"], batch["epoch"], batch["lag"], batch["tombstones"]) == ("orders", 0, 0, 0)
     assert (batch["rows_read"], batch["rows_written"], batch["rows_quarantined"]) == (4, 3, 1)
+
+
+def test_tables_of_a_pattern_are_reported_together(done):
+    lines = done["tables"].out.splitlines()
+    assert lines[0] == "kinds  checkpoint lake/_captures/kinds.%7B_file.stem%7D/kinds"
+    assert lines[1] == "kinds.{_file.stem}  kinds 0  4 records read, 3 written, 1 in quarantine, 3 tables"
+    assert lines[-1] == "kinds  1 batch, 4 records, 1 in quarantine, 4 changes, nothing left"
+    *tables, sums = map(json.loads, done["tables json"].out.splitlines())
+    assert [(table["table"], table["epoch"], table["lag"]) for table in tables] == [
+        ("json.1", 0, 0), ("json.2", 0, 0), ("json._other", 0, 0),
+    ]  # fmt: skip
+    assert (sums["pattern"], sums["tables"], sums["rows_read"]) == ("json.{_file.stem}", 3, 4)
+    assert "--audit counts for one table" in done["tables audit"].err
 
 
 def test_seek_wants_to_be_asked_and_names_what_is_taken_again(here, done):

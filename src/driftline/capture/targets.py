@@ -17,7 +17,7 @@ from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.batch import RecentBatches
-from driftline.ingest.fan_out import FanOut, FanOutResult, MicroBatch, older_checkpoint, tables_of
+from driftline.ingest.fan_out import FanOut, FanOutJson, FanOutResult, MicroBatch, older_checkpoint, tables_of
 from driftline.ingest.pattern import Pattern
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.stored import KeyCache
@@ -80,6 +80,16 @@ class Batch:
         yield self.to_dict()
 
 
+class PatternBatchJson(FanOutJson):
+    """The sums of a batch of a capture into the tables of a pattern."""
+
+    capture: str
+    epoch: int
+    lag: int | None
+    lost: list[LostOffsetsJson]
+    hints: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class PatternBatch:
     """The outcome of one batch into the tables of a pattern; the attributes are those of `Batch`.
@@ -107,11 +117,10 @@ class PatternBatch:
 
     def to_dicts(self) -> Iterator[Mapping[str, Any]]:
         """Yield what `--json` prints: an object a table, then one with sums."""
-        *of_tables, sums = self.result.to_dicts()
-        common = {"capture": self.capture, "epoch": self.epoch}
-        yield from ({**common, **of_table} for of_table in of_tables)
-        lost = [offsets.to_dict() for offsets in self.lost]
-        yield {**common, **sums, "lag": self.lag, "lost": lost, "hints": list(self.notes)}
+        for result in self.results:
+            of_table = Batch(self.capture, self.epoch, result, lag=self.lag, lost=self.lost)
+            yield {**of_table.to_dict(), "pattern": self.result.pattern}
+        yield as_json(PatternBatchJson, self, hints=list(self.notes), **self.result.sums())
 
 
 AnyBatch: TypeAlias = Batch | PatternBatch

@@ -14,7 +14,7 @@ from driftline.errors import UsageError
 # The forms of the commands' output, which `as_json` fills; several where a flag changes what is printed.
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "alter": ("operations.alter.AlteredJson",),
-    "capture": ("capture.targets.BatchJson",),
+    "capture": ("capture.targets.BatchJson", "capture.targets.PatternBatchJson"),
     "clean": ("cli.tables.CleanedJson",),
     "compact": ("operations.compact.CompactedJson",),
     "relocate": ("formats.home.RelocationJson",),
@@ -25,8 +25,8 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "erase": ("operations.erase.ErasedJson",),
     "expire": ("operations.expire.ExpiredJson",),
     "history": ("core.history.entries.EntryJson", "operations.history.DifferenceJson"),
-    "ingest": ("ingest.result.ResultJson",),
-    "plan": ("ingest.result.ResultJson",),
+    "ingest": ("ingest.result.ResultJson", "ingest.fan_out.FanOutJson"),
+    "plan": ("ingest.result.ResultJson", "ingest.fan_out.FanOutJson"),
     "promote": ("operations.promote.PromotedJson",),
     "quarantine": (
         "operations.listing.QuarantineJson",

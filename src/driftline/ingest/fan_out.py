@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
 from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
 from driftline.core.settings.table import TableSettings
+from driftline.core.support import as_json
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
@@ -37,6 +38,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 # Settings by which records are taken out of files: the files are read once, for all tables.
 _READ_BY = ("records", "max_record_bytes", "hive")
+
+
+class FanOutJson(TypedDict):
+    """The sums of a batch into many tables. ``tables``: the number of those that got records."""
+
+    pattern: str
+    tables: int
+    rows_read: int
+    rows_written: int
+    rows_quarantined: int
+    passed_over: list[str]
+    by_case: dict[str, list[str]]
+    failed: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,20 +85,21 @@ class FanOutResult(Shown):
         """The number of records in quarantine."""
         return sum(result.rows_quarantined for result in self.results)
 
-    def to_dicts(self) -> Iterator[dict[str, Any]]:
+    def to_dicts(self) -> Iterator[Mapping[str, Any]]:
         """Yield what `ingest --json` prints: an object a table, then one with sums."""
         for result in self.results:
             yield {**result.to_dict(), "pattern": self.pattern}
-        yield {
-            "pattern": self.pattern,
-            "tables": len(self.results),
-            "rows_read": self.rows_read,
-            "rows_written": self.rows_written,
-            "rows_quarantined": self.rows_quarantined,
-            "passed_over": list(self.passed_over),
-            "by_case": {table: list(spellings) for table, spellings in self.by_case.items()},
-            "failed": {table: error.message for table, error in self.failed.items()},
-        }
+        yield self.sums()
+
+    def sums(self) -> FanOutJson:
+        """The form of the sums that `--json` prints."""
+        return as_json(
+            FanOutJson,
+            self,
+            tables=len(self.results),
+            by_case={table: list(spellings) for table, spellings in self.by_case.items()},
+            failed={table: error.message for table, error in self.failed.items()},
+        )
 
 
 class FanOutError(DataError):

@@ -79,6 +79,7 @@ class ResultJson(TypedDict):
         expect: the records that do not meet expectations, by their names, with the first one.
         inserted: records of a table with a key that inserted a row; likewise the fields to ``ignored``.
         audit: what the checks of an audit found, if it failed.
+        pattern: that named the table, if one did.
     """
 
     table: str
@@ -109,6 +110,7 @@ class ResultJson(TypedDict):
     conflicts: NotRequired[list[ConflictJson]]
     layout: NotRequired[TableLayoutJson]
     audit: NotRequired[list[ViolationJson]]
+    pattern: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
