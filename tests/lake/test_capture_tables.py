@@ -16,8 +16,10 @@ from driftline.capture.targets import PatternBatch
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest import pipeline
 from driftline.ingest.fan_out import FanOutError
+from driftline.ingest.pattern import Pattern
 from driftline.lake import Lake, PatternTables
 from lake.test_fan_out import columns, rejected, rows
+from servers.kafka import Kafka
 
 KINDS = ("a", "b", "c", "d")
 
@@ -46,10 +48,12 @@ class Captured:
             folder / "checkpoint",
         )
         self.source.mkdir()
+        self.data: Any = self.source
+        self.by = "{kind}"
         self.batches = 0
 
     def tables(self, **options: Any) -> PatternTables:
-        return self.lake.fan_out(f"{self.namespace}.{{kind}}", **options)
+        return self.lake.fan_out(f"{self.namespace}.{self.by}", **options)
 
     def put(self, *lines: str) -> Path:
         file = self.source / f"{self.batches}.jsonl"
@@ -60,7 +64,7 @@ class Captured:
     def start(self, *, max_tables: int = 200, **options: Any) -> list[PatternBatch]:
         batches: list[PatternBatch] = []
         query = self.tables(max_tables=max_tables).capture(
-            self.source, name="kinds", checkpoint=self.place, on_batch=batches.append, **options
+            self.data, name="kinds", checkpoint=self.place, on_batch=batches.append, **options
         )
         assert query.awaitTermination(120)
         return batches
@@ -256,10 +260,65 @@ def test_a_table_of_another_time_than_the_checkpoint_is_told_before_anything_com
     ]
 
 
+def test_messages_of_a_topic_go_into_tables_wherever_the_capture_dies(
+    captured: Captured, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = captured.namespace
+    captured.data = f"kafka://{kafka.address}/{topic}"
+    monkeypatch.setattr(type(captured.lake.format), "commits_at_once", 1)
+    options: dict[str, Any] = {"kafka_metadata": True, "max_records": len(KINDS) + 4}
+    for owner, name, call, behind in DEATHS[:-2]:
+        kafka.send(topic, [*(line.encode() for line in batch(captured.batches)), None], partition=0)
+        captured.batches += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), call, behind=behind))
+            with pytest.raises(Died):
+                captured.start(**options)
+    captured.start(**options)
+    assert captured.start(**options) == []
+    offset = captured.batches * (len(KINDS) + 4)
+    for kind in KINDS:
+        table = captured.lake.table(f"{captured.namespace}.{kind}").read()
+        assert sorted(row.id for row in table.collect()) == sorted(
+            [*range(captured.batches)] * (1 + (kind == "a"))
+        )
+        offsets = {row._kafka.offset for row in table.collect()}
+        assert len(offsets) == table.count() and max(offsets) < offset
+    others = captured.lake.table(f"{captured.namespace}._other")
+    assert sorted(row.id for row in others.read().collect()) == [*range(captured.batches)]
+    quarantine = captured.lake.format.sql_name(f"{others.name}__quarantine")
+    kept = captured.lake.sql(f"SELECT topic, offset, raw FROM {quarantine} ORDER BY offset").collect()
+    assert [tuple(row) for row in kept] == [
+        (topic, number * (len(KINDS) + 4) + len(KINDS) + 2, f"broken {number}")
+        for number in range(captured.batches)
+    ]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_messages_go_where_their_topic_and_key_say_and_null_ones_are_counted_there(
+    captured: Captured, kafka: Kafka
+) -> None:
+    first, second = f"{captured.namespace}-a", f"{captured.namespace}-b"
+    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{_topic}_{_key.shop}"
+    kafka.send(first, [(b'{"shop": 7}', b'{"id": 1}'), (b"plain", b'{"id": 2}')], partition=0)
+    kafka.send(
+        second, [(b'{"shop": 7.0}', b'{"id": 3}'), (b'{"shop": "7"}', None), (None, None)], partition=1
+    )
+    (ended,) = captured.start()
+    named = Pattern.of(f"{captured.namespace}.{captured.by}").named
+    assert {result.table: (result.rows_written, result.tombstones) for result in ended.results} == {
+        named([first, "7"]): (1, 0),
+        named([second, "7"]): (1, 1),
+        f"{captured.namespace}._other": (1, 0),
+    }
+    with pytest.raises(UsageError, match=r"'a\.\.b' is no path"):
+        captured.lake.fan_out("t.{_key.a..b}")
+
+
 @pytest.mark.iceberg_only("of no format")
-def test_a_topic_is_refused_before_the_capture_begins(captured: Captured) -> None:
-    with pytest.raises(UsageError, match="cannot be captured into the tables of a pattern"):
-        captured.tables().capture("kafka://localhost:1/topic", name="kinds")
+def test_what_cannot_be_dealt_is_refused_before_the_capture_begins(captured: Captured) -> None:
+    with pytest.raises(UsageError, match="values in avro cannot go into the tables of a pattern"):
+        captured.tables().capture("kafka://localhost:1/topic", name="kinds", value_format="avro")
     with pytest.raises(UsageError, match="files have no topic"):
         captured.lake.fan_out("t.{_topic}").capture(captured.source, name="kinds")
     assert not captured.place.exists()

@@ -15,7 +15,7 @@ from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
-from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
+from driftline.capture.kafka import SCHEME, TEXTS, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
@@ -100,7 +100,7 @@ def capture(
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     if fan_out is not None:
-        _must_be_dealable(cast("str", data), fan_out.pattern)
+        _must_be_dealable(os.fspath(cast("str", data)), reading, fan_out.pattern)
 
     def target(spark: SparkSession) -> Target:
         """The target in the stream's own session."""
@@ -185,14 +185,15 @@ def _must_be_followed(source: str) -> None:
         )
 
 
-def _must_be_dealable(source: str | os.PathLike[str], pattern: Pattern) -> None:
-    """Raise UsageError for a stream whose records cannot go into the tables of a pattern so far."""
-    if os.fspath(source).startswith(SCHEME):
+def _must_be_dealable(source: str, reading: StreamOptions, pattern: Pattern) -> None:
+    """Raise UsageError for a stream whose records cannot go into the tables of a pattern."""
+    if not source.startswith(SCHEME):
+        pattern.must_be_of_files()
+    elif reading.topics.value_format not in TEXTS:
         raise UsageError(
-            f"{pattern.text}: a topic cannot be captured into the tables of a pattern so far",
-            "capture a folder or glob of files of JSON or Parquet; capture others into one table",
+            f"{pattern.text}: values in {reading.topics.value_format} cannot go into the tables of a pattern so far",
+            "capture JSON; capture others into one table",
         )
-    pattern.must_be_of_files()
 
 
 def _flow(

@@ -182,7 +182,7 @@ _REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeExceptio
 _SETTINGS = re.compile(r"kafka\.common\.(?:config\.ConfigException|errors\.InvalidConfigurationException)")
 JSON_SCHEMA = "json-schema"
 ValueFormat: TypeAlias = Literal["json", "avro", "protobuf", "json-schema"]
-_TEXTS = ("json", JSON_SCHEMA)
+TEXTS = ("json", JSON_SCHEMA)
 _AROUND = re.compile(
     r"^.*terminated with exception: |^(?:[\w$]+\.)+[\w$]+: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+"
 )
@@ -214,9 +214,9 @@ class TopicReading:
                 )
             wire = Wire(fmt, Registry.of(self.registry))
             return lambda frame: kafka_typed(frame, wire, metadata)
-        if fmt not in _TEXTS:
+        if fmt not in TEXTS:
             raise UsageError(
-                f"there is no value format {fmt!r}", hint=f"one of {', '.join((*_TEXTS, *KINDS))}"
+                f"there is no value format {fmt!r}", hint=f"one of {', '.join((*TEXTS, *KINDS))}"
             )
         return lambda frame: kafka_json(frame, metadata, schemas=fmt == JSON_SCHEMA)
 

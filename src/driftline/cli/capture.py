@@ -367,7 +367,9 @@ def capture(
     if is_pattern(into):
         query = lake.fan_out(into, **({} if max_tables is None else {"max_tables": max_tables})).capture(
             source, name=name, checkpoint=checkpoint, every=pause, format=format, max_files=max_files, notify=notify,
-            list_every=pause_of_lists, changed_files=changed_files, settings=lambda table: options.settings(scope, table),
+            list_every=pause_of_lists, changed_files=changed_files, kafka=clients.kafka, start=from_,
+            value_format=value_format, kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
+            settings=lambda table: options.settings(scope, table),
             progress=shown.phase, on_batch=shown.batches.put,
         )  # fmt: skip
     else:

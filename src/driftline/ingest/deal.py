@@ -133,10 +133,15 @@ class RecordValues:
         """The values of the texts of a run, by place; without blank texts, which are no records."""
         file = of_file(self._names.get(run.source, run.source))
         constant = [file.get(brace) for brace in self._pattern.braces]
-        return {place: self._of_text(text, constant) for place, text in enumerate(run.lines) if text.strip()}
+        return {place: self.of_text(text, constant) for place, text in enumerate(run.lines) if text.strip()}
 
-    def _of_text(self, text: bytes, constant: Sequence[str | None]) -> Values:
-        """The values of a text; of what cannot be read, those that name its namespace."""
+    def of_text(self, text: bytes, constant: Sequence[str | None]) -> Values:
+        """The values of a text; of what cannot be read, those that name its namespace.
+
+        Args:
+            text: of a record.
+            constant: what is beside it, by braces; None for paths of the record.
+        """
         nothing = tuple(None if number in self._of_table else text for number, text in enumerate(constant))
         if type(text) is not bytes:
             return nothing
@@ -150,7 +155,7 @@ class RecordValues:
                 parsed = parse(text)
             except Malformed:
                 return nothing
-            return self._filled(constant, lambda path: _of_value(_inside(parsed, path)))
+            return self._filled(constant, lambda path: text_at(parsed, path))
         return self._filled(
             constant, lambda path: _of_raw(bytes(getattr(record, self._fields[path[0]])), path[1:])
         )
@@ -179,14 +184,11 @@ def _of_raw(raw: bytes, path: FieldPath) -> str | None:
     return text_of(Decimal(raw.decode()) if raw[:1] in b"-0123456789" else msgspec.json.decode(raw))
 
 
-def _inside(record: object, path: FieldPath) -> object:
+def text_at(record: object, path: FieldPath) -> str | None:
+    """The text by which a value in parsed JSON names a table; None for one that names none."""
     for key in path:
         record = record.get(key) if isinstance(record, dict) else None
-    return record
-
-
-def _of_value(value: object) -> str | None:
-    return text_of(Decimal(value) if isinstance(value, Number) else value)
+    return text_of(Decimal(record) if isinstance(record, Number) else record)
 
 
 def slices_of(spool: str, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from driftline.core.settings.table import TableSettings
 from driftline.core.values import RefusedText
 from driftline.errors import UsageError
 from driftline.ingest.deal import RecordValues, Share, SpoolSlice, deal, slices_of
+from driftline.ingest.deal_messages import MessageValues, deal_messages
 from driftline.ingest.deal_rows import RowSpool, RowValues, Tables
 from driftline.ingest.pattern import Pattern
 from driftline.observe.json_lines import Why
@@ -23,12 +24,14 @@ from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.readers.task import in_runs
+from driftline.runtime.spark_conf import configured
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp
 from driftline.sources.json_files import JsonFiles, encoding_notes
+from driftline.sources.kafka import KafkaJson
 from driftline.sources.listing import partitioned
 from driftline.sources.scan import BatchScan, Observed, Source
-from driftline.sources.texts import PlainTexts, TextReader
+from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.write import PartTasks, is_small
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from driftline.write import Reported, SetAside
 
 
-Dealable: TypeAlias = JsonFiles | ColumnFiles
+Dealable: TypeAlias = JsonFiles | ColumnFiles | KafkaJson
 
 
 class Spool(Protocol):
@@ -64,7 +67,23 @@ class TextSpool:
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
         """The texts of slices as a source."""
-        return Dealt(spool=self.path, slices=slices, **_of_batch(batch, slices))
+        assert isinstance(batch, JsonFiles)
+        return Dealt(spool=self.path, slices=slices, texts=_NumberedTexts(), **_of_batch(batch, slices))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSpool:
+    """Messages in the spool file at ``path``."""
+
+    path: str
+    shares: Mapping[str, Share]
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
+        """The messages of slices as a source."""
+        assert isinstance(batch, KafkaJson)
+        return Dealt(
+            spark=batch.spark, spool=self.path, slices=slices, texts=batch.texts, columns=batch.columns
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,7 @@ class ColumnSpool:
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> ColumnFiles:
         """The rows of slices as a source."""
+        assert isinstance(batch, ColumnFiles)
         readers = self.rows.readers_of(slices)
         in_order = batch.in_order or len(readers) < 2
         return ColumnFiles(
@@ -89,6 +109,9 @@ class ColumnSpool:
 
 def dealable(source: Source, pattern: Pattern) -> Dealable:
     """Return the source if its records can be dealt. Raises UsageError."""
+    if isinstance(source, KafkaJson):
+        return source
+    pattern.must_be_of_files()
     if isinstance(source, JsonFiles) and not source.workbooks:
         return source
     if isinstance(source, ColumnFiles) and not callable(source.found):
@@ -115,6 +138,11 @@ def spooled(
         path = folder / "dealt.arrow"
         reader = RecordValues(pattern, source.names)
         return TextSpool(str(path), deal(source.runs(read_by), reader, tables, path))
+    if isinstance(source, KafkaJson):
+        path, values = folder / "dealt.arrow", MessageValues(pattern, source.texts)
+        frame = source.messages(keys=values.reads_keys)
+        with configured(source.spark, source.conf):
+            return MessageSpool(str(path), deal_messages(frame, values, tables, path))
     assert not callable(source.found)
     readers = source.found.readers if isinstance(source.found, FoundReaders) else source.found
     rows = RowSpool(folder, partitioned(readers, source.texts) if read_by.hive else readers)
@@ -122,7 +150,7 @@ def spooled(
     return ColumnSpool(rows)
 
 
-def _of_batch(batch: Dealable, slices: Sequence[SpoolSlice]) -> dict[str, Any]:
+def _of_batch(batch: JsonFiles | ColumnFiles, slices: Sequence[SpoolSlice]) -> dict[str, Any]:
     """The attributes that a source of slices has in common with the batch."""
     files = {part.file for part in slices}
     return {
@@ -141,12 +169,13 @@ class Dealt(Source):
     spark: SparkSession
     spool: str
     slices: Sequence[SpoolSlice]
+    texts: Texts
     as_text: bool = True
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> DealtScan:
         """Open the slices for the table."""
         request = self.request(schema, settings)
-        return DealtScan(request, request.terms, self.spark, self.spool, self.slices)
+        return DealtScan(request, request.terms, self.spark, self.spool, self.slices, self.texts)
 
     def size(self, files: Mapping[str, Stamp]) -> int:
         """The number of bytes of the slices."""
@@ -160,6 +189,7 @@ class DealtScan(BatchScan):
     spark: SparkSession
     spool: str
     slices: Sequence[SpoolSlice]
+    texts: Texts
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
         return JsonRows.of(plan, struct, self.terms, observation)
@@ -169,7 +199,8 @@ class DealtScan(BatchScan):
         # In order, as columns follow the order of the records.
         shares = in_runs(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
         slices = tuple(tuple(self.slices[number] for number in share) for share in shares)
-        reader = TextReader(_NumberedTexts(), self.terms, conversion)
+        texts = self.texts if conversion is None else self.texts.into(conversion.converter.struct)
+        reader = TextReader(texts, self.terms, conversion)
         shared = [sum(part.size for part in share) for share in slices]
         return PartTasks(self.spark, shared, _SliceReader(reader, self.spool, slices))
 

@@ -183,7 +183,7 @@ class FanOut:
         """Deal a source, and ingest each table's share: all are written before the first one commits.
 
         Args:
-            source: JSON, Parquet or rows in memory.
+            source: JSON, Parquet, rows in memory or messages.
             options: of each table's batch, without settings.
             shared: the lake's folder, which all tasks see, if known.
             micro_batch: of a capture; None for a batch by itself.
@@ -194,7 +194,6 @@ class FanOut:
             DataError: a batch cannot go into its table. Nothing is written.
             FanOutError: some tables did not get their records.
         """
-        self.pattern.must_be_of_files()
         batch = dealable(source, self.pattern)
         spark = batch.spark
         room = place_of(spark, shared)

@@ -92,6 +92,7 @@ class Pattern:
         table_parts(pattern.example)  # all else is a name
         for number in range(len(braces)):
             pattern.path(number)
+            pattern.path_in_key(number)
         return pattern
 
     @property
@@ -107,10 +108,23 @@ class Pattern:
         brace = self.braces[number]
         if brace in _OF_FILES or _OF_KAFKA.fullmatch(brace):
             return None
+        return self._parsed(brace)
+
+    def path_in_key(self, number: int) -> Path | None:
+        """The path in a message's key in a pair of braces, empty for the key itself; None for all else.
+
+        Raises UsageError.
+        """
+        brace = self.braces[number]
+        if brace == KEY:
+            return ()
+        return self._parsed(brace.removeprefix(f"{KEY}.")) if brace.startswith(f"{KEY}.") else None
+
+    def _parsed(self, path: str) -> Path:
         try:
-            return parse_path(brace)
+            return parse_path(path)
         except ValueError:
-            raise UsageError(f"{self.text!r}: {brace!r} is no path", _HOW) from None
+            raise UsageError(f"{self.text!r}: {path!r} is no path", _HOW) from None
 
     def must_be_of_files(self) -> None:
         """Raise UsageError if only messages of a topic have what stands in the braces."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.changed import ChangedFiles
-from driftline.capture.kafka import TopicReading
+from driftline.capture.kafka import TopicReading, ValueFormat
 from driftline.capture.query import CaptureQuery
 from driftline.capture.targets import PatternBatch
 from driftline.core.settings.declarations import SettingArguments
@@ -98,18 +99,24 @@ class PatternTables(Shown):
         notify: str | None = None,
         list_every: float | None = None,
         changed_files: ChangedFiles = "fail",
+        kafka: Mapping[str, str] | None = None,
+        start: str | datetime = "earliest",
+        value_format: ValueFormat = "json",
+        kafka_metadata: bool = False,
+        max_records: int | None = None,
+        skip_lost: bool = False,
         settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[PatternBatch], None] = lambda _: None,
         **options: Unpack[SettingArguments],
     ) -> CaptureQuery:
-        """Capture a folder or glob of files into the tables, each record once.
+        """Capture a folder or glob of files, or topics of Kafka, into the tables, each record once.
 
         Which values have which table is settled once for a micro-batch, and kept in the checkpoint. If the
         capture dies between the commits of two tables, its next start brings what is missing.
 
         Args:
-            data: Files of JSON or Parquet.
+            data: Files of JSON or Parquet; or topics whose values are JSON.
             name: As for `Table.capture`; so are the arguments not told of here.
             settings: As for `ingest`.
             on_batch: Called with each micro-batch, in another thread.
@@ -120,9 +127,8 @@ class PatternTables(Shown):
             FanOutError: Some tables did not get their records, and the capture has ended. Its next start
                 brings what is missing.
         """
-        reading = StreamOptions(
-            format, None, False, max_files, TopicReading({}), notify, list_every, changed_files
-        )
+        topics = TopicReading(kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format)
+        reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
             self.pattern, name, checkpoint, every, {}, progress, on_batch,
             listeners(data, name), fan_out=self._fan_out(settings, options),

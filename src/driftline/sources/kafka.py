@@ -31,7 +31,7 @@ from driftline.sources.texts import TextScan
 from driftline.sql.quoting import is_utf8
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _KIND = "kafka"
 _HEADER = Struct(
@@ -94,6 +94,15 @@ class KafkaJson(Source):
     frame: DataFrame
     texts: _Values
     as_text: bool = True
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the micro-batch."""
+        return self.frame.sparkSession
+
+    def messages(self, *, keys: bool) -> DataFrame:
+        """The columns of the messages that a table without a key reads, and their ``keys``."""
+        return selected(self.frame, self.texts.metadata, keys)
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> TextScan:
         """Open the micro-batch for a table."""

@@ -1,0 +1,163 @@
+"""Deals the messages of a micro-batch by table into a spool file, from which each table reads its share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from driftline.core.schema.types import Path as FieldPath
+from driftline.core.values import Malformed, parse
+from driftline.ingest.deal import SPELLINGS, RecordValues, Share, SpoolSlice, text_at
+from driftline.ingest.pattern import OTHER, TOPIC, Pattern, Values
+from driftline.sources.texts import Texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_RUN = 32 * 2**20  # bytes of messages that are sorted by table at a time
+
+
+def deal_messages(
+    frame: DataFrame,
+    reader: MessageValues,
+    tables: Callable[[Sequence[Values]], Mapping[Values, str]],
+    spool: Path,
+) -> dict[str, Share]:
+    """Deal messages into a ``spool`` file; returns the share of each table.
+
+    Args:
+        frame: with the columns of Spark's Kafka source, as they are to be read.
+        reader: reads the values that name a table.
+        tables: the tables of values, which come in the order in which they are first seen.
+        spool: the file; tasks write theirs beside it.
+    """
+    shares: dict[str, Share] = {}
+    # Tasks write what they read to files: the driver deals these, and holds no more than a part of them.
+    collected = frame.mapInArrow(partial(_written, str(spool.parent)), "part int, path string").collect()
+    with ExitStack() as stack:
+        dealt = _Spool(spool, stack, shares)
+        for _, path in sorted(map(tuple, collected)):
+            for batch in _batches(path):
+                values = reader.values(batch)
+                named = tables(list(dict.fromkeys(of_row for of_row in values if of_row is not None)))
+                dealt.add(batch, values, named)
+            Path(path).unlink()
+        dealt.flush()
+    return shares
+
+
+def _written(folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the batches of a task to a file of its own; yields the partition and the path."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    path = f"{folder}/part-{uuid4().hex}.arrow"  # another attempt of the task writes another one
+    with ExitStack() as stack:
+        writer: Any = None
+        for batch in batches:
+            writer = writer or stack.enter_context(pa.ipc.new_file(path, batch.schema))
+            writer.write_batch(batch)
+    if writer is not None:
+        yield pa.record_batch(
+            [pa.array([context.partitionId()], pa.int32()), pa.array([path])], ["part", "path"]
+        )
+
+
+def _batches(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(path) as file:
+        spooled = pa.ipc.open_file(file)
+        for number in range(spooled.num_record_batches):
+            yield spooled.get_batch(number)
+
+
+class _Spool:
+    """The spool as it is written: a batch of each table's messages, for each run of some bytes."""
+
+    def __init__(self, path: Path, stack: ExitStack, shares: dict[str, Share]) -> None:
+        self._path, self._stack, self._shares = path, stack, shares
+        self._writer: Any = None
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._size = self._written = 0
+
+    def add(
+        self, batch: pa.RecordBatch, values: Sequence[Values | None], named: Mapping[Values, str]
+    ) -> None:
+        """Add the messages of a batch to the tables of their values; those without any are no records."""
+        places: dict[str, list[int]] = {}
+        for place, of_row in enumerate(values):
+            if of_row is not None:
+                places.setdefault(named[of_row], []).append(place)
+        for of_row, table in named.items():
+            share = self._shares.setdefault(table, Share())
+            # Of `_other` they may be as many as there are records, and do not name it.
+            if table.rpartition(".")[2] != OTHER and len(share.values) < SPELLINGS:
+                share.values[of_row] = None
+        for table, of_table in places.items():
+            self._held.setdefault(table, []).append(batch.take(pa.array(of_table, pa.int64())))
+        self._size += batch.nbytes
+        if self._size > _RUN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the messages that are held."""
+        for table, batches in self._held.items():
+            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            if self._writer is None:
+                self._writer = self._stack.enter_context(pa.ipc.new_file(str(self._path), batch.schema))
+            self._writer.write_batch(batch)
+            self._shares[table].slices.append(SpoolSlice(self._written, "", batch.nbytes))
+            self._written += 1
+        self._held.clear()
+        self._size = 0
+
+
+class MessageValues:
+    """Reads the values of a pattern's braces from messages. ``texts``: reads their texts."""
+
+    def __init__(self, pattern: Pattern, texts: Texts) -> None:
+        self._pattern, self._texts, self._records = pattern, texts, RecordValues(pattern, {})
+        places = range(len(pattern.braces))
+        self._in_key = [pattern.path_in_key(place) for place in places]
+        self._in_record = any(pattern.path(place) is not None for place in places)
+
+    @property
+    def reads_keys(self) -> bool:
+        """True if a part of the messages' keys names tables."""
+        return any(path is not None for path in self._in_key)
+
+    def values(self, batch: pa.RecordBatch) -> list[Values | None]:
+        """The values of the messages of a batch; None for a null one that names no table."""
+        topics = batch.column("topic").to_pylist()
+        keys = batch.column("key").to_pylist() if self.reads_keys else [None] * len(topics)
+        texts = [text for run in self._texts.runs(batch) for text in run.lines]
+        return [self._of(*message) for message in zip(texts, topics, keys, strict=True)]
+
+    def _of(self, text: bytes, topic: str, key: bytes | None) -> Values | None:
+        beside = [
+            topic if brace == TOPIC else None if path is None or key is None else _text_of_key(key, path)
+            for brace, path in zip(self._pattern.braces, self._in_key, strict=True)
+        ]
+        if text != b"":
+            return self._records.of_text(text, beside)
+        # A null value is counted with the table that topic and key name.
+        values = tuple(beside)
+        return values if not self._in_record and self._pattern.names(values) else None
+
+
+def _text_of_key(key: bytes, path: FieldPath) -> str | None:
+    """The text of a key, JSON or plain text, or of a value in it; None for one that names no table."""
+    try:
+        parsed = parse(key)
+    except Malformed:
+        try:
+            return key.decode() or None if not path else None
+        except UnicodeDecodeError:
+            return None
+    return text_at(parsed, path)
