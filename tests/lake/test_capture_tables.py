@@ -260,6 +260,7 @@ def test_a_table_of_another_time_than_the_checkpoint_is_told_before_anything_com
     ]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_messages_of_a_topic_go_into_tables_wherever_the_capture_dies(
     captured: Captured, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import pytest
 
 from answering import answering
 from core.test_upsert import Event
@@ -239,13 +238,11 @@ def of_kinds(number: int) -> list[str]:
     return [*map(json.dumps, records), f"broken {number}"]
 
 
-@pytest.mark.parametrize("format_", ["iceberg", "sqlite"])
 def test_tables_of_a_pattern_that_die_between_their_commits_each_have_their_records_once(
-    tmp_path: Path, format_: str
+    tmp_path: Path,
 ) -> None:
     told: dict[str, Any] = {
         "lake": str(tmp_path / "lake"),
-        "ducklake": None if format_ == "iceberg" else format_,
         "source": str(tmp_path / "in"),
         "table": "kinds.{kind}",
         "name": "kinds",
