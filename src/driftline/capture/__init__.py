@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -19,7 +20,7 @@ from driftline.capture.kafka import SCHEME, TEXTS, Kafka, TopicReading, is_kafka
 from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
-from driftline.capture.targets import PatternTarget, TableTarget, Target, resumption_of
+from driftline.capture.targets import CaptureTarget, PatternTarget, TableTarget, resumption_of
 from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
@@ -102,16 +103,9 @@ def capture(
     if fan_out is not None:
         _must_be_dealable(os.fspath(cast("str", data)), reading, fan_out.pattern)
 
-    def target(spark: SparkSession) -> Target:
-        """The target in the stream's own session."""
-        own = catalog.on(spark)
-        if fan_out is None:
-            return TableTarget(own.table(table), place)
-        return PatternTarget(replace(fan_out, catalog=own), place, catalog.folder)
-
     run = CaptureRun(
         name,
-        target,
+        partial(_target, catalog, request, place),
         place,
         request.settings,
         request.progress,
@@ -133,6 +127,16 @@ def capture(
         else:
             resumption = resumption_of(name, catalog, fan_out.pattern, place)
         return start(run, flow, request.every, resumption, stack)
+
+
+def _target(
+    catalog: Catalog, request: CaptureRequest, place: Checkpoint, spark: SparkSession
+) -> CaptureTarget:
+    """Open the target in the stream's own session."""
+    own, fan_out = catalog.on(spark), request.fan_out
+    if fan_out is None:
+        return TableTarget(own.table(request.table), place)
+    return PatternTarget(replace(fan_out, catalog=own), place, catalog.folder)
 
 
 def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekRequest) -> Seek:

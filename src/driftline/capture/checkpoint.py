@@ -136,7 +136,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 class TableEntry(NamedTuple):
-    """What is known of a table of a pattern: the uuid, and the epoch of its last batch."""
+    """A table of a pattern: its uuid, and the epoch of its last batch."""
 
     uuid: str | None
     epoch: int

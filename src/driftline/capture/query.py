@@ -20,7 +20,7 @@ from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
 from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption
-from driftline.capture.targets import PUBLISHING, Target
+from driftline.capture.targets import PUBLISHING, CaptureTarget
 from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.commit import WAITING, Progress
@@ -126,7 +126,7 @@ class CaptureRun:
     """A capture that runs, and its options. ``target`` opens its target in the stream's own session."""
 
     name: str
-    target: Callable[[SparkSession], Target]
+    target: Callable[[SparkSession], CaptureTarget]
     checkpoint: Checkpoint
     settings: Mapping[str, str]
     progress: Progress
@@ -261,7 +261,7 @@ class _Runner:
         self.busy = threading.Lock()
         self.stopping = False
         self.error: BaseException | None = None
-        self._target: Target | None = None
+        self._target: CaptureTarget | None = None
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:

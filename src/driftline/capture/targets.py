@@ -126,7 +126,7 @@ class PatternBatch:
 AnyBatch: TypeAlias = Batch | PatternBatch
 
 
-class Target(Protocol):
+class CaptureTarget(Protocol):
     """The target of a stream, in the stream's own session."""
 
     def must_lack(self, token: Token) -> None:
@@ -170,7 +170,7 @@ class TableTarget:
         token.check(self.table.name, state.uuid, state.properties)
 
     def ingest(self, source: Source, token: Token, options: Options, check: Callable[[], None]) -> Batch:
-        """Ingest a batch into the table, as `Target.ingest`."""
+        """Ingest a batch into the table, as `CaptureTarget.ingest`."""
         self._commits = False
 
         def progress(phase: str) -> None:
@@ -208,7 +208,7 @@ class PatternTarget:
     def ingest(
         self, source: Source, token: Token, options: Options, check: Callable[[], None]
     ) -> PatternBatch:
-        """Ingest a batch into the tables that lack it, as `Target.ingest`."""
+        """Ingest a batch into the tables that lack it, as `CaptureTarget.ingest`."""
         checkpoint, fan_out = self.checkpoint, self.fan_out
         kept, known = checkpoint.assigned(token.epoch), checkpoint.tables
 

@@ -15,6 +15,7 @@ from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import Malformed, parse
 from driftline.ingest.deal import SPELLINGS, RecordValues, Share, SpoolSlice, text_at
 from driftline.ingest.pattern import OTHER, TOPIC, Pattern, Values
+from driftline.runtime.disk import Bounds, delete_file
 from driftline.sources.texts import Texts
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ def deal_messages(
     # Tasks write what they read to files: the driver deals these, and holds no more than a part of them.
     collected = frame.mapInArrow(partial(_written, str(spool.parent)), "part int, path string").collect()
     with ExitStack() as stack:
-        dealt = _Spool(spool, stack, shares)
+        dealt = _HeldMessages(spool, stack, shares)
         for _, path in sorted(map(tuple, collected)):
             for batch in _batches(path):
                 values = reader.values(batch)
                 named = tables(list(dict.fromkeys(of_row for of_row in values if of_row is not None)))
                 dealt.add(batch, values, named)
-            Path(path).unlink()
+            delete_file(path, Bounds((str(spool.parent),)))
         dealt.flush()
     return shares
 
@@ -77,8 +78,8 @@ def _batches(path: str) -> Iterator[pa.RecordBatch]:
             yield spooled.get_batch(number)
 
 
-class _Spool:
-    """The spool as it is written: a batch of each table's messages, for each run of some bytes."""
+class _HeldMessages:
+    """Messages on their way into the spool: a batch of each table's messages, for each run of some bytes."""
 
     def __init__(self, path: Path, stack: ExitStack, shares: dict[str, Share]) -> None:
         self._path, self._stack, self._shares = path, stack, shares
