@@ -130,6 +130,7 @@ DEATHS: list[tuple[Any, str, int, bool]] = [
 ]
 
 
+@pytest.mark.nightly
 def test_each_table_is_as_if_its_records_had_come_alone_wherever_the_capture_dies(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_later_attempt_gives_each_value_the_table_that_it_had(
     assert sorted(row.kind for row in others.collect()) == ["b", "c"]
 
 
+@pytest.mark.nightly
 def test_a_table_that_fails_loses_no_record_of_another_one(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
