@@ -15,6 +15,7 @@ import pytest
 
 from core.test_ui_guard import Response
 from driftline.core.changes import AddColumn
+from driftline.core.history.batch_properties import REST_SINCE
 from driftline.core.history.entries import Entry, Version
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import LONG, Field, Schema, Struct
@@ -109,12 +110,14 @@ class Refusing:
         return self._failed(writes=not dry_run)
 
     def promote(self, *paths, everything, dry_run, progress):
+        self.last = {"paths": paths, "everything": everything}
         return self._failed(writes=not dry_run)
 
     def replay(self, *, settings, progress):
         return self._failed()
 
     def discard_quarantine(self, source):
+        self.last = {"source": source}
         return self._failed()
 
     def undo(self, *, yes):
@@ -215,6 +218,14 @@ def test_no_data_makes_a_tag_on_the_page_of_a_write(writing, choices: str) -> No
         assert_no_tag_of_data(text)
 
 
+def test_paths_that_wait_are_boxes_of_the_form_and_make_no_tag(writing, monkeypatch) -> None:
+    properties = {f"{REST_SINCE}{path}": "1" for path in (HOSTILE, QUOTES)}
+    monkeypatch.setattr(Shown, "state", lambda *_: SimpleNamespace(properties=properties, schema=None))
+    page = Response(writing, f"/field?table={NAME}&path={quote(QUOTES)}", {"host": "x"}).text
+    assert page.count('type="checkbox" name="path"') == 2
+    assert_no_tag_of_data(page)
+
+
 def test_what_writes_is_neither_shown_nor_there_where_writes_are_off(pages) -> None:
     for path in ("/plan?do=undo&table=shop.orders", "/write?id=1"):
         for method in ("GET", "POST"):
@@ -257,6 +268,33 @@ def test_shown_commands_find_the_lake_that_is_served(shown, choices: str) -> Non
     commands = re.findall(r"driftline (?:undo|quarantine|promote) shop.orders [^`<]*", page)
     assert len(commands) == (2 if choices == "do=discard" else 1)
     assert all(command.strip().endswith("--lake 'my lake'") for command in commands), commands
+
+
+def test_a_form_takes_several_paths_and_several_files(shown, writing) -> None:
+    table = shown.lake.table("shop.orders")
+
+    def pressed(choices: str) -> str:
+        planned = Response(writing, f"/plan?table=shop.orders&{choices}", {"host": "x"}).headers["location"]
+        page = unescape(Response(writing, planned, {"host": "x"}).text)
+        Response(writing, planned, {"host": "x"}, "POST")
+        Response(writing, planned, {"host": "x"})
+        return page
+
+    chosen = pressed("do=promote&path=a&path=b.c&path=d%0D%0A+a%0D%0A")
+    assert "driftline promote shop.orders a b.c d\n" in chosen.replace("<", "\n")
+    assert table.last == {"paths": ("a", "b.c", "d"), "everything": False}
+    everything = pressed("do=promote&path=")
+    assert "driftline promote shop.orders --all" in everything
+    assert table.last == {"paths": (), "everything": True}
+    assert "'a..b' is not a path" in unescape(
+        Response(writing, "/plan?table=shop.orders&do=promote&path=a&path=a..b", {"host": "x"}).text
+    )
+    files = pressed("do=discard&source=1.jsonl%0D%0Amy+2.jsonl&source=topic")
+    assert "--discard --from 1.jsonl --from 'my 2.jsonl' --from topic\n" in files.replace("<", "\n")
+    assert "The records of 1.jsonl, my 2.jsonl, topic in quarantine" in files
+    assert table.last == {"source": ["1.jsonl", "my 2.jsonl", "topic"]}
+    assert "--discard --from" not in pressed("do=discard&source=%0D%0A")
+    assert table.last == {"source": None}, "no file is all"
 
 
 def test_a_table_without_a_capture_is_not_read_for_the_page_of_captures(shown, monkeypatch) -> None:

@@ -67,7 +67,13 @@ def test_the_records_of_one_file(table: Table, file: Path, tmp_path: Path) -> No
         table.discard_quarantine("n.jsonl")
     with pytest.raises(UsageError, match=r"no record of .*in\.jsonl is discarded"):
         table.restore_quarantine(str(file))
-    assert table.discard_quarantine(str(file)).records == 5
+    with pytest.raises(UsageError, match=r"no record of n\.jsonl waits"):
+        table.discard_quarantine([str(file), "n.jsonl"])
+    with pytest.raises(UsageError, match="source names no file and no topic"):
+        table.discard_quarantine([])
+    assert discarded_of(table) == (5, 0, 1)
+    assert table.restore_quarantine().records == 1
+    assert table.discard_quarantine([str(file), "other's.jsonl"]).records == 6
     assert table.restore_quarantine("./other's.jsonl").records == 1
     assert discarded_of(table) == (1, 0, 5)
 

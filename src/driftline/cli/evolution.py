@@ -413,12 +413,12 @@ def quarantine(
         bool, typer.Option("--discard", help="Exclude the records from replays; they are kept.")
     ] = False,
     restore: Annotated[bool, typer.Option("--restore", help="Include discarded records again.")] = False,
-    source: Annotated[
-        str | None,
+    sources: Annotated[
+        list[str] | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            help="With --discard, --restore: only records of this file or topic.",
+            help="With --discard, --restore: only records of this file or topic; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -428,7 +428,7 @@ def quarantine(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift
 
-    _check(replay=replay, export=export, discard=discard, restore=restore, source=source)
+    _check(replay=replay, export=export, discard=discard, restore=restore, sources=sources)
     writes, words = replay or discard or restore, context.obj.words(table)
     if not (writes or export) and (listed := context.obj.waiting(table)):
         put(listed.to_dict()) if json else show(drift.quarantine(listed, words))
@@ -445,7 +445,8 @@ def quarantine(
             count = of_table.export_quarantine(export)
         elif discard or restore:
             progress.phase("marking")
-            done = of_table.discard_quarantine(source) if discard else of_table.restore_quarantine(source)
+            mark = of_table.discard_quarantine if discard else of_table.restore_quarantine
+            done = mark(sources or None)
         else:
             progress.phase("looking")
             waiting = of_table.quarantine()
@@ -460,14 +461,16 @@ def quarantine(
         put(waiting.to_dict()) if json else show(drift.quarantine(waiting, words))
 
 
-def _check(*, replay: bool, export: Path | None, discard: bool, restore: bool, source: str | None) -> None:
+def _check(
+    *, replay: bool, export: Path | None, discard: bool, restore: bool, sources: list[str] | None
+) -> None:
     """Raise UsageError if the options do not go together."""
     given = {"--replay": replay, "--export": export is not None, "--discard": discard, "--restore": restore}
     chosen = [option for option, is_given in given.items() if is_given]
     if len(chosen) > 1:
         hint = "run --export first, then the other" if export is not None else "run one after the other"
         raise UsageError(f"{' and '.join(chosen)} cannot be combined", hint)
-    if source is not None and not (discard or restore):
+    if sources and not (discard or restore):
         raise UsageError("--from goes with --discard or --restore")
     if export is not None:
         writable(export)

@@ -493,15 +493,15 @@ class Table(Shown):
         """
         return replay(self.format, settings=settings, progress=progress)
 
-    def discard_quarantine(self, source: str | None = None) -> Discarded:
-        """End the wait of the records in quarantine, or of those of one file or topic, that nobody will
-        replay. They stay there, and `restore_quarantine` lets them wait again.
+    def discard_quarantine(self, source: str | Sequence[str] | None = None) -> Discarded:
+        """End the wait of the records in quarantine, or of those of one file or topic or of several, that
+        nobody will replay. They stay there, and `restore_quarantine` lets them wait again.
 
-        Raises UsageError if there is no such table, or the source has no waiting record.
+        Raises UsageError if there is no such table, or a source has no waiting record.
         """
         return discard(self.format, source)
 
-    def restore_quarantine(self, source: str | None = None) -> Discarded:
+    def restore_quarantine(self, source: str | Sequence[str] | None = None) -> Discarded:
         """Let the records wait again that `discard_quarantine` took. Raises UsageError as that does."""
         return discard(self.format, source, restore=True)
 

@@ -6,7 +6,7 @@ each record is taken once, even if a replay dies, and waiting records can be dis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,37 +230,46 @@ class Discarded(Shown):
 
 def discard(
     table: CatalogTable,
-    source: str | None = None,
+    source: str | Sequence[str] | None = None,
     *,
     restore: bool = False,
 ) -> Discarded:
     """Mark the records that wait as discarded, or unmark those that are, in one commit.
 
-    ``source``: only those of this file or topic. Raises UsageError if it has none, or there is no table.
+    ``source``: only those of this file or topic, or of several. Raises UsageError if one of them has none, or
+    there is no table.
     """
-    source = None if source is None else name_text(source)
+    sources = None if source is None else _names(source)
 
     def attempt() -> Discarded:
         """Mark the records in the quarantine as it is now."""
         pending = pending_of(table)
         if pending is None:
             return Discarded(table.name, restored=restore)
-        chosen, held = _conditions(pending, source, restore=restore)
+        chosen, held = _conditions(pending, sources, restore=restore)
         value = "cast(null as bigint)" if restore else f"{DISCARDED}L"
         with explaining(pending.table.name):
+            if sources is not None:
+                _check_sources(pending, sources, restore=restore)
             records = pending.assign_replay(chosen, lambda _: value, retry)
             unfinished = 0 if restore else pending.rows().where(held).count()
-        if source is not None and not records and not unfinished:
-            raise _nothing_of(pending, source, restore=restore)
         return Discarded(table.name, records, restore, unfinished)
 
     retry = Retry(quarantine.of(table).name)
     return retry.run(attempt)
 
 
-def _conditions(pending: Pending, source: str | None, *, restore: bool) -> tuple[str, str]:
+def _names(source: str | Sequence[str]) -> Sequence[str]:
+    """The files and topics as the quarantine has them. Raises UsageError if there are none."""
+    names = [name_text(each) for each in ([source] if isinstance(source, str) else source)]
+    if not names:  # a list that came out empty does not mean all records
+        raise UsageError("source names no file and no topic", "leave it out for all records")
+    return names
+
+
+def _conditions(pending: Pending, sources: Sequence[str] | None, *, restore: bool) -> tuple[str, str]:
     """SQL, whether a row is to be marked, and whether its batch or replay has not ended."""
-    of_source = "true" if source is None else _is_of(source)
+    of_source = "true" if sources is None else f"({' or '.join(map(_is_of, sources))})"
     if restore:
         return f"{IS_DISCARDED} and {of_source}", "false"
     free = f"{REPLAY} is null and {pending.settled}"
@@ -274,8 +283,16 @@ def _is_of(source: str) -> str:
     return f"coalesce(source = {name} or endswith(source, {ending}), topic = {name}, false)"
 
 
-def _nothing_of(pending: Pending, source: str, *, restore: bool) -> UsageError:
+def _check_sources(pending: Pending, sources: Sequence[str], *, restore: bool) -> None:
+    """Raise UsageError for the first file or topic without a record to be marked."""
     rows = pending.rows().where(IS_DISCARDED if restore else pending.waits)
+    present = rows.selectExpr(*(f"bool_or({_is_of(each)})" for each in sources)).collect()[0]
+    for each, is_present in zip(sources, present, strict=True):
+        if not is_present:
+            raise _nothing_of(pending, rows, each, restore=restore)
+
+
+def _nothing_of(pending: Pending, rows: DataFrame, source: str, *, restore: bool) -> UsageError:
     found = rows.selectExpr("coalesce(topic, source) as place").where("place is not null").distinct()
     places = [row.place.removeprefix("file:") for row in found.orderBy("place").limit(_LISTED).collect()]
     state = "is discarded" if restore else "waits"

@@ -191,8 +191,8 @@ class LakePages:
 
     def plan(self, writes: Writes, request: Request) -> Response:
         """Plan a write; its own page shows it."""
-        choices = dict(request.query_params)
-        planned = writes.plan(choices.get("do", ""), self._named(request, "table"), choices)
+        choices = {name: request.query_params.getlist(name) for name in request.query_params}
+        planned = writes.plan(_text(request, "do"), self._named(request, "table"), choices)
         return RedirectResponse(link("write", id=planned.id), 303)
 
     def planned(self, writes: Writes, request: Request) -> Response:

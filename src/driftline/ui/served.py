@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from driftline.formats.base import State
@@ -51,7 +51,7 @@ class TableOfPages(Protocol):
     def replay(self, *, settings: Mapping[str, Any], progress: Callable[[str], None]) -> Replay:
         """Ingest the waiting records again."""
 
-    def discard_quarantine(self, source: str | None) -> Discarded:
+    def discard_quarantine(self, source: Sequence[str] | None) -> Discarded:
         """End the wait of records in quarantine."""
 
     def undo(self, *, yes: bool) -> Undone:

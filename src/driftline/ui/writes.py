@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Work: TypeAlias = Callable[[TableOfPages, Callable[[str], None]], Iterable["RenderableType"]]
+Choices: TypeAlias = Mapping[str, Sequence[str]]  # the fields of a form, each as often as it came
 Settings: TypeAlias = Mapping[str, Mapping[str, Any]]  # by table, as `driftline.toml` has them
 
 KEPT = 100  # writes whose pages are still there
@@ -93,13 +94,14 @@ def _resolve(name: str, field_: DriftedField, type_: str, *, drop_rest: bool) ->
     )  # fmt: skip
 
 
-def _promote(name: str, path: str) -> Write:
-    """Make columns of what waits in the rest at or below a path; of all of it, if that is empty.
+def _promote(name: str, paths: Sequence[str]) -> Write:
+    """Make columns of what waits in the rest at or below the paths; of all of it, if there are none.
 
     Raises UsageError for what is no path.
     """
     try:
-        paths = (path,) if path and parse_path(path) else ()
+        for path in paths:
+            parse_path(path)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -136,8 +138,10 @@ def _replay(waiting: Quarantine, settings: Settings) -> Write:
     )  # fmt: skip
 
 
-def _discard(waiting: Quarantine, source: str, settings: Settings, options: Sequence[str]) -> Write:
-    """End the wait of the records of a quarantine; of one file or topic, if a ``source`` is given.
+def _discard(
+    waiting: Quarantine, sources: Sequence[str], settings: Settings, options: Sequence[str]
+) -> Write:
+    """End the wait of the records of a quarantine; of some files and topics, if ``sources`` are given.
 
     ``options``: those of each command.
     """
@@ -146,10 +150,10 @@ def _discard(waiting: Quarantine, source: str, settings: Settings, options: Sequ
 
     def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
         """Discard."""
-        return drift.discarded(table.discard_quarantine(source or None), words)
+        return drift.discarded(table.discard_quarantine(sources or None), words)
 
-    records = f"The records of {source}" if source else counted(waiting.waiting, "record")
-    chosen = ("--from", source) if source else ()
+    records = f"The records of {', '.join(sources)}" if sources else counted(waiting.waiting, "record")
+    chosen = [word for source in sources for word in ("--from", source)]
     restored = shlex.join(("driftline", "quarantine", name, "--restore", *chosen, *options))
     return Write(
         name, "discard", ("quarantine", name, "--discard", *chosen),
@@ -255,7 +259,7 @@ class Writes:
         """Wait for the write that is under way; none begins any more."""
         self._worker.shutdown(cancel_futures=True)
 
-    def plan(self, verb: str, table: str, choices: Mapping[str, str]) -> PlannedWrite:
+    def plan(self, verb: str, table: str, choices: Choices) -> PlannedWrite:
         """Give the write that a form asks for its id, and begin its dry run. Raises UsageError, DataError."""
         chosen = self._chosen(verb, table, choices)
         write = replace(chosen, words=(*chosen.words, *self._options))
@@ -291,23 +295,23 @@ class Writes:
                 raise UsageError("its dry run has not ended well", "go back, and look at it")
             planned.done = self._worker.submit(self._outcome, planned, planned.write.work, writes=True)
 
-    def _chosen(self, verb: str, table: str, choices: Mapping[str, str]) -> Write:
-        path = choices.get("path", "").strip()
+    def _chosen(self, verb: str, table: str, choices: Choices) -> Write:
+        paths = list(dict.fromkeys(path.strip() for path in _lines(choices, "path")))
         match verb:
             case "resolve":
                 return _resolve(
                     table,
-                    self._drifted(table, path),
-                    choices.get("type", "").strip(),
+                    self._drifted(table, paths[-1] if paths else ""),
+                    "".join(choices.get("type", ())[-1:]).strip(),
                     drop_rest="drop_rest" in choices,
                 )
             case "promote":
-                return _promote(table, path)
+                return _promote(table, paths)
             case "replay":
                 return _replay(self._lake.quarantine(table), self.settings)
             case "discard":
-                source = choices.get("source", "")
-                return _discard(self._lake.quarantine(table), source, self.settings, self._options)
+                sources = _lines(choices, "source")
+                return _discard(self._lake.quarantine(table), sources, self.settings, self._options)
             case "undo":
                 is_keyed = bool(self._lake.state(table).properties.get(KEY_PROPERTY))
                 return _undo(self._lake.history(table), is_keyed=is_keyed, yes="yes" in choices)
@@ -338,3 +342,9 @@ class Writes:
         finally:
             if writes:
                 self._lake.forget()
+
+
+def _lines(choices: Choices, name: str) -> list[str]:
+    """The texts of a field that may come several times, and has one on each line; each once."""
+    lines = [line for text in choices.get(name, ()) for line in text.replace("\r\n", "\n").split("\n")]
+    return list(dict.fromkeys(line for line in lines if line.strip()))
