@@ -62,6 +62,9 @@ def test_a_page_answers_who_has_its_token_until_it_is_closed(lake: Lake) -> None
         visit = Visit(page.url)
         assert visit.ask("/")[0] == 401
         assert "Read-only" in visit.page("/") and "a lake" in visit.page("/")
+        assert "--into NAMESPACE.TABLE --lake" in visit.page("/"), (
+            "pasted into another folder it meets this lake"
+        )
         assert page.url in repr(page) and "reads" in repr(page)
         assert lake.ui().url == page.url, "a cell that runs again gives the same address"
     with pytest.raises(ConnectionRefusedError):

@@ -270,6 +270,17 @@ def test_shown_commands_find_the_lake_that_is_served(shown, choices: str) -> Non
     assert all(command.strip().endswith("--lake 'my lake'") for command in commands), commands
 
 
+def test_commands_of_pages_that_only_read_find_the_lake_too(shown) -> None:
+    application = LakePages(shown, options=["--lake", HOSTILE]).application()
+    for place, command in {
+        "/field?table=shop.orders&path=price": "resolve shop.orders price --as TYPE --dry-run",
+        "/quarantine?name=shop.orders": "quarantine shop.orders --replay",
+    }.items():
+        page = Response(application, place, {"host": "x"}).text
+        assert f"driftline {command} --lake '{HOSTILE}'</code>" in unescape(page)
+        assert_no_tag_of_data(page)
+
+
 def test_a_form_takes_several_paths_and_several_files(shown, writing) -> None:
     table = shown.lake.table("shop.orders")
 

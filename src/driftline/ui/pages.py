@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,9 +51,12 @@ def link(place: str, **parameters: object) -> str:
 
 
 class LakePages:
-    """The pages of a lake, as an application that knows of no token. ``writes`` None: they only read."""
+    """The pages of a lake, as an application that knows of no token. ``writes`` None: they only read.
 
-    def __init__(self, lake: ServedLake, writes: Writes | None = None) -> None:
+    ``options``: those by which a command finds the lake.
+    """
+
+    def __init__(self, lake: ServedLake, writes: Writes | None = None, options: Sequence[str] = ()) -> None:
         self._lake = lake
         self._writes = writes
         of_statistics = Path(page.__file__).with_name("page.css")
@@ -71,6 +75,7 @@ class LakePages:
             "seconds": SECONDS,
             "listed": LISTED,
             "writes": self._writes is not None,
+            "options": f" {shlex.join(options)}" if options else "",
         }
 
     def application(self) -> Starlette:

@@ -52,7 +52,7 @@ class LakeServer:
         self._lake = ServedLake(lake)
         self._writes = None if settings is None else Writes(self._lake, settings, options)
         self.title = self._lake.title
-        pages = LakePages(self._lake, self._writes).application()
+        pages = LakePages(self._lake, self._writes, options).application()
         address = Address(host, self._socket.getsockname()[1])
         self.guard = Guard(pages, address, writes=self._writes is not None)
         config = uvicorn.Config(
