@@ -18,7 +18,7 @@ from driftline.ingest import pipeline
 from driftline.ingest.fan_out import FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.lake import Lake, PatternTables
-from lake.test_fan_out import columns, rejected, rows
+from lake.test_fan_out import columns, message, rejected, rows
 from servers.kafka import Kafka
 
 KINDS = ("a", "b", "c", "d")
@@ -316,6 +316,44 @@ def test_messages_go_where_their_topic_and_key_say_and_null_ones_are_counted_the
     }
     with pytest.raises(UsageError, match=r"'a\.\.b' is no path"):
         captured.lake.fan_out("t.{_key.a..b}")
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_messages_of_a_database_change_rows_of_one_table_for_each_of_its_tables(
+    captured: Captured, kafka: Kafka
+) -> None:
+    first, second = f"{captured.namespace}-orders", f"{captured.namespace}-users"
+    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{source.table}"
+    settings = {"key": "id", "envelope": "debezium"}
+    key, row = b'{"id": 1}', {"id": 1, "n": 1}
+    messages = [
+        message("c", "orders", 1, None, row), message("u", "orders", 2, row, {"id": 1, "n": "x"}),
+        message("c", "users", 3, None, row), message("d", "users", 4, row, None),
+        message("c", "users", 5, None, {"id": 2, "n": 2}),
+    ]  # fmt: skip
+    for topic, part in ((first, messages[:2]), (second, messages[2:4])):
+        kafka.send(topic, [(key, value.encode()) for value in part], partition=0)
+    kafka.send(second, [(key, None), (b'{"id": 2}', messages[4].encode())], partition=0)
+    captured.start(settings=settings, max_records=2)
+    orders, users = (
+        captured.lake.table(f"{captured.namespace}.{name}").read() for name in ("orders", "users")
+    )
+    assert [(row.id, row.n_string) for row in orders.collect()] == [(1, "x")]
+    assert [(row.id, row.n) for row in users.collect()] == [(2, 2)]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_null_values_that_delete_rows_have_to_name_their_table(captured: Captured, kafka: Kafka) -> None:
+    topic = captured.namespace
+    captured.data = f"kafka://{kafka.address}/{topic}"
+    settings = {"key": "_key,kind", "delete_when": "value is null"}
+    kafka.send(topic, [(b"k", b'{"kind": "a"}'), (b"l", b'{"kind": "a"}'), (b"k", None)], partition=0)
+    with pytest.raises(UsageError, match="deletes rows by null values"):
+        captured.start(settings=settings)
+    captured.by, captured.place = "{_topic}", captured.place.with_name("other")
+    captured.start(settings={**settings, "key": "_key"})
+    (row,) = captured.lake.table(Pattern.of(captured.tables().pattern).named([topic])).read().collect()
+    assert row._key == "l"
 
 
 @pytest.mark.iceberg_only("of no format")

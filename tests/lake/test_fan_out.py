@@ -218,7 +218,7 @@ def test_what_is_not_dealt_is_refused(lake: Lake, space: str, tmp_path: Path) ->
     table = write(tmp_path / "a.csv", ["event", "a"])
     for refused, data, arguments in (
         ("csv cannot go into the tables", table, {}),
-        ("a has a key", record, {"key": "id"}),
+        ("a has a key, and {event} may change", record, {"key": "id"}),
         ("lists of records", record, {"records": "list"}),
     ):
         with pytest.raises(UsageError, match=refused):
@@ -244,3 +244,64 @@ def test_a_table_with_braces_in_its_name_is_renamed_as_the_error_says(lake: Lake
         lake.alter(statement.replace("TO event", "TO `{kind}`"))
     lake.alter(statement)
     assert len(rows(lake.table(f"{space}.event"))) == 1
+
+
+def message(
+    op: str, table: str, lsn: int, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> str:
+    source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "lsn": lsn}
+    return json.dumps({"op": op, "before": before, "after": after, "source": source, "ts_ms": lsn})
+
+
+def test_changes_of_a_database_go_into_one_table_for_each_of_its_tables(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    lines = [
+        message("c", "orders", 1, None, {"id": 1, "total": 5}),
+        message("c", "customers", 2, None, {"id": 1, "name": "a"}),
+        message("u", "orders", 3, {"id": 1, "total": 5}, {"id": 1, "total": "7 EUR"}),
+        message("c", "orders", 4, None, {"id": 2, "total": 6, "note": "x"}),
+        json.dumps({"ts_ms": 9}),
+        message("d", "customers", 6, {"id": 1, "name": "a"}, None),
+        message("c", "customers", 5, None, {"id": 2, "name": "b"}),
+        message("u", "orders", 2, {"id": 1, "total": 5}, {"id": 1, "total": 4}),
+    ]
+    settings = {"key": "id", "envelope": "debezium"}
+    first, second = write(tmp_path / "a.jsonl", lines[:5]), write(tmp_path / "b.jsonl", lines[5:])
+    for file in (first, second):
+        lake.fan_out(f"{space}.{{source.table}}").ingest(file, settings=settings)
+        for table in ("orders", "customers"):
+            of_table = [
+                line if f'"table": "{table}"' in line else "" for line in file.read_text().split("\n")
+            ]
+            alone = write(tmp_path / "alone" / f"{table}-{file.name}", of_table)
+            lake.table(f"{space}.{table}_alone").ingest(alone, settings=settings)
+    for table in ("orders", "customers"):
+        dealt, alone = lake.table(f"{space}.{table}"), lake.table(f"{space}.{table}_alone")
+        assert (columns(dealt), rows(dealt)) == (columns(alone), rows(alone))
+    # It has records of many kinds, and so no key.
+    assert rows(lake.table(f"{space}._other")) == ['{"ts_ms": 9}']
+
+
+def test_tables_with_a_key_take_no_values_that_may_change_or_share_a_table(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    settings = {"key": "kind,id"}
+    tables = lake.fan_out(f"{space}.{{kind}}")
+    tables.ingest([{"kind": "a", "id": 1, "n": 1}, {"kind": "b", "id": 1, "n": 1}], settings=settings)
+    tables.ingest([{"kind": "a", "id": 1, "n": 2}], settings=settings)
+    assert [row.n for row in lake.table(f"{space}.a").read().collect()] == [2]
+    with pytest.raises(DataError, match="the values a, A differ in case alone"):
+        tables.ingest([{"kind": "A", "id": 1, "n": 3}], settings=settings)
+    for pattern in ("{_file.stem}", "{source.kind}"):
+        file = write(
+            tmp_path / "a.jsonl", ['{"kind": "a", "id": 1, "op": "c", "source": {"kind": "c", "lsn": 7}}']
+        )
+        with pytest.raises(UsageError, match="may change for a row"):
+            lake.fan_out(f"{space}.{pattern}").ingest(file, settings=settings)
+    for pattern in ("{source.lsn}", "{op}"):
+        with pytest.raises(UsageError, match="may change for a row"):
+            lake.fan_out(f"{space}.{pattern}").ingest(file, settings={"key": "id", "envelope": "debezium"})
+    lake.table(f"{space}._other").ingest([{"kind": "", "id": 1}], settings=settings)
+    with pytest.raises(UsageError, match="takes records of many kinds"):
+        tables.ingest([{"kind": "", "id": 1}])

@@ -33,7 +33,7 @@ def deal_messages(
     """Deal messages into a ``spool`` file; returns the share of each table.
 
     Args:
-        frame: with the columns of Spark's Kafka source, as they are to be read.
+        frame: of the messages.
         reader: reads the values that name a table.
         tables: the tables of values, which come in the order in which they are first seen.
         spool: the file; tasks write theirs beside it.
@@ -120,23 +120,23 @@ class _HeldMessages:
 
 
 class MessageValues:
-    """Reads the values of a pattern's braces from messages. ``texts``: reads their texts."""
+    """Reads the values of a pattern's braces from messages, whose texts ``texts`` reads.
+
+    Attributes:
+        nulls: the number of null values that name no table.
+    """
 
     def __init__(self, pattern: Pattern, texts: Texts) -> None:
+        self.nulls = 0
         self._pattern, self._texts, self._records = pattern, texts, RecordValues(pattern, {})
         places = range(len(pattern.braces))
         self._in_key = [pattern.path_in_key(place) for place in places]
         self._in_record = any(pattern.path(place) is not None for place in places)
 
-    @property
-    def reads_keys(self) -> bool:
-        """True if a part of the messages' keys names tables."""
-        return any(path is not None for path in self._in_key)
-
     def values(self, batch: pa.RecordBatch) -> list[Values | None]:
         """The values of the messages of a batch; None for a null one that names no table."""
         topics = batch.column("topic").to_pylist()
-        keys = batch.column("key").to_pylist() if self.reads_keys else [None] * len(topics)
+        keys = batch.column("key").to_pylist()
         texts = [text for run in self._texts.runs(batch) for text in run.lines]
         return [self._of(*message) for message in zip(texts, topics, keys, strict=True)]
 
@@ -147,9 +147,11 @@ class MessageValues:
         ]
         if text != b"":
             return self._records.of_text(text, beside)
-        # A null value is counted with the table that topic and key name.
         values = tuple(beside)
-        return values if not self._in_record and self._pattern.names(values) else None
+        if not self._in_record and self._pattern.names(values):
+            return values
+        self.nulls += 1
+        return None
 
 
 def _text_of_key(key: bytes, path: FieldPath) -> str | None:

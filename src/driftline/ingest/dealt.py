@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.row_key import RowKey
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import RefusedText
 from driftline.errors import UsageError
@@ -53,6 +54,11 @@ class Spool(Protocol):
         """The share of each table."""
         ...
 
+    @property
+    def nulls(self) -> int:
+        """The number of null values of topics that name no table."""
+        ...
+
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Source:
         """The slices of a table as a source, of those files of the ``batch`` that they stand in."""
         ...
@@ -64,11 +70,12 @@ class TextSpool:
 
     path: str
     shares: Mapping[str, Share]
+    nulls: int = 0
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
         """The texts of slices as a source."""
         assert isinstance(batch, JsonFiles)
-        return Dealt(spool=self.path, slices=slices, texts=_NumberedTexts(), **_of_batch(batch, slices))
+        return Dealt(spool=self.path, slices=slices, texts=_texts_of_files, **_of_batch(batch, slices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,13 @@ class MessageSpool:
 
     path: str
     shares: Mapping[str, Share]
+    nulls: int
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
         """The messages of slices as a source."""
         assert isinstance(batch, KafkaJson)
         return Dealt(
-            spark=batch.spark, spool=self.path, slices=slices, texts=batch.texts, columns=batch.columns
+            spark=batch.spark, spool=self.path, slices=slices, texts=batch.texts.of, columns=batch.columns
         )
 
 
@@ -91,6 +99,7 @@ class ColumnSpool:
     """Rows in spool files."""
 
     rows: RowSpool
+    nulls: int = 0
 
     @property
     def shares(self) -> Mapping[str, Share]:
@@ -140,9 +149,9 @@ def spooled(
         return TextSpool(str(path), deal(source.runs(read_by), reader, tables, path))
     if isinstance(source, KafkaJson):
         path, values = folder / "dealt.arrow", MessageValues(pattern, source.texts)
-        frame = source.messages(keys=values.reads_keys)
         with configured(source.spark, source.conf):
-            return MessageSpool(str(path), deal_messages(frame, values, tables, path))
+            shares = deal_messages(source.messages, values, tables, path)
+        return MessageSpool(str(path), shares, values.nulls)
     assert not callable(source.found)
     readers = source.found.readers if isinstance(source.found, FoundReaders) else source.found
     rows = RowSpool(folder, partitioned(readers, source.texts) if read_by.hive else readers)
@@ -164,18 +173,23 @@ def _of_batch(batch: JsonFiles | ColumnFiles, slices: Sequence[SpoolSlice]) -> d
 
 @dataclass(frozen=True, kw_only=True)
 class Dealt(Source):
-    """The slices of one table, in the ``spool`` file, as a batch."""
+    """The slices of one table, in the ``spool`` file, as a batch.
+
+    Attributes:
+        texts: for the key of a table, how it reads them.
+    """
 
     spark: SparkSession
     spool: str
     slices: Sequence[SpoolSlice]
-    texts: Texts
+    texts: Callable[[RowKey | None], Texts]
     as_text: bool = True
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> DealtScan:
         """Open the slices for the table."""
         request = self.request(schema, settings)
-        return DealtScan(request, request.terms, self.spark, self.spool, self.slices, self.texts)
+        texts = self.texts(settings.row_key)
+        return DealtScan(request, request.terms, self.spark, self.spool, self.slices, texts)
 
     def size(self, files: Mapping[str, Stamp]) -> int:
         """The number of bytes of the slices."""
@@ -230,6 +244,10 @@ class _NumberedTexts(PlainTexts):
             return Reject(Origin(source, numbers[place]), raws[place], why)
 
         yield Run(lines, source, numbers, reject, None, Origins(Origin(source), numbers))
+
+
+def _texts_of_files(_: RowKey | None) -> _NumberedTexts:
+    return _NumberedTexts()
 
 
 @dataclass(frozen=True, slots=True)

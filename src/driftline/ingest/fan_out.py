@@ -12,6 +12,7 @@ from driftline.core.history.batch_properties import BatchIsInError, Captured, To
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
 from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
+from driftline.core.settings.row_key import KEY_SETTINGS, RowKey
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import as_json
 from driftline.errors import DataError, DriftlineError, UsageError
@@ -23,7 +24,7 @@ from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
 from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
-from driftline.ingest.pattern import Pattern, Values
+from driftline.ingest.pattern import OTHER, TOPIC, Pattern, Values
 from driftline.ingest.result import Result
 from driftline.runtime.shown import Shown
 from driftline.runtime.threads import at_once
@@ -247,9 +248,19 @@ class FanOut:
             raise FanOutError(replace(before, results=results, failed=failed))
         return replace(before, results=results)
 
+    def settings_of(self, name: str) -> Mapping[str, Any]:
+        """The settings that a table is given; `_other` gets none of a key."""
+        given = self.settings(name)
+        if name.rpartition(".")[2] != OTHER:
+            return given
+        # It takes records of many kinds, which a key of one of them would have replace each other.
+        others = {setting: value for setting, value in given.items() if setting not in KEY_SETTINGS}
+        # An envelope decides how the files are read, and they are read once for all tables.
+        return {**others, "hive": "off"} if given.get("envelope") else others
+
     def _settings(self, name: str, properties: Mapping[str, str]) -> TableSettings:
         """The settings of a table with these properties."""
-        return from_properties({**NEW_TABLE, **properties, **as_properties(self.settings(name))})
+        return from_properties({**NEW_TABLE, **properties, **as_properties(self.settings_of(name))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +287,10 @@ class DealtBatch:
         settings = self.fan_out._settings(name, state.properties if state.exists else {})
         pattern = self.fan_out.pattern.text
         if settings.row_key is not None:
-            raise UsageError(
-                f"{pattern}: {name} has a key, and the tables of a pattern cannot have one so far",
-                "leave out --key, or ingest the records of this table by themselves",
-            )
+            _must_stay(self.fan_out.pattern, name, settings.row_key)
+            _must_be_spelled_alike(name, share, state)
+            if settings.row_key.deletes_by_null and settings.row_key.envelope != "debezium":
+                self._must_name_nulls(name)
         for setting in _READ_BY:
             value, common = getattr(settings, setting), getattr(self.read_by, setting)
             if value != common:
@@ -292,6 +303,14 @@ class DealtBatch:
         else:
             slices = [] if self.micro_batch.is_in(table, state) else share.slices
         return TableShare(table, state, replace(share, slices=slices))
+
+    def _must_name_nulls(self, name: str) -> None:
+        """Raise UsageError for null values that may delete rows, and name no table."""
+        if self.spool.nulls:
+            raise UsageError(
+                f"{self.fan_out.pattern.text}: {name} deletes rows by null values, and these have nothing that names a table",
+                "have {_topic} or {_key} name the tables, which null values have too",
+            )
 
     def _lacking(self, table: CatalogTable, state: State, share: Share) -> list[SpoolSlice]:
         """The slices of files that the table does not have."""
@@ -324,7 +343,7 @@ class DealtBatch:
         name = to.table.name
         return replace(
             self.options,
-            settings=self.fan_out.settings(name),
+            settings=self.fan_out.settings_of(name),
             properties=_route(self.fan_out.pattern, to),
             token=None if self.micro_batch is None else self.micro_batch.token(name),
             recent=self.fan_out.recent.setdefault(name, RecentBatches()),
@@ -403,6 +422,51 @@ def older_checkpoint(capture: str, table: str, has: int, checkpoint: int) -> Dat
         "it is older than the table",
         "put the newest checkpoint back; or restore all tables of the pattern to the time of this one",
     )
+
+
+# Where messages in an envelope name the table that changed: Debezium's; those of Maxwell, Canal and GoldenGate;
+# DMS's; and those behind Debezium's transform, which puts two underscores before names.
+_NAMES_OF_TABLES = frozenset({
+    *(("source", name) for name in ("name", "db", "schema", "table", "collection")),
+    *((name,) for name in ("database", "schema", "table")),
+    *(("metadata", name) for name in ("schema-name", "table-name")),
+    *((f"__{name}",) for name in ("db", "schema", "table", "source_db", "source_schema", "source_table")),
+})  # fmt: skip
+_AROUND = ("payload", "value")  # a message with its schema, or with its key, stands below these
+
+
+def _must_stay(pattern: Pattern, table: str, row_key: RowKey) -> None:
+    """Raise UsageError for braces whose values may change for a row: it would then stand in two tables."""
+    if table.rpartition(".")[2] == OTHER:
+        raise UsageError(
+            f"{table} has a key, and takes records of many kinds, which would replace each other",
+            f"ingest into a pattern of another namespace, or rename {table} before",
+        )
+    for number, brace in enumerate(pattern.braces):
+        path = pattern.path(number)
+        if path is None:
+            stays = brace == TOPIC or pattern.path_in_key(number) is not None
+        elif row_key.envelope:
+            stays = (path[1:] if path[0] in _AROUND else path) in _NAMES_OF_TABLES
+        else:
+            stays = path in row_key.key
+        if not stays:
+            raise UsageError(
+                f"{pattern.text}: {table} has a key, and {{{brace}}} may change for a row, which would then be in two tables",
+                "with a key, braces hold _topic, _key.x, a field of the key, or a table's name in an envelope, as source.table",
+            )
+
+
+def _must_be_spelled_alike(table: str, share: Share, state: State) -> None:
+    """Raise DataError for values that share a table by key: rows of one would replace those of another."""
+    before = json.loads(state.properties.get(ROUTE, "{}")).get("values", ())
+    spelled = list(dict.fromkeys([*map(tuple, before), *share.values]))
+    if len(spelled) > 1:
+        texts = [", ".join(filter(None, values)) for values in spelled]
+        raise DataError(
+            f"{table} has a key, and the values {_listed(texts)} differ in case alone: their rows would replace each other",
+            "ingest the records of one of them into a table by itself, and leave them out here",
+        )
 
 
 _REMEMBERED = 100_000  # values whose tables are known, between two groups of records

@@ -100,9 +100,10 @@ class KafkaJson(Source):
         """The session of the micro-batch."""
         return self.frame.sparkSession
 
-    def messages(self, *, keys: bool) -> DataFrame:
-        """The columns of the messages that a table without a key reads, and their ``keys``."""
-        return selected(self.frame, self.texts.metadata, keys)
+    @property
+    def messages(self) -> DataFrame:
+        """The columns of the messages that any table may read."""
+        return selected(self.frame, self.texts.metadata, keys=True)
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> TextScan:
         """Open the micro-batch for a table."""
