@@ -424,8 +424,8 @@ def older_checkpoint(capture: str, table: str, has: int, checkpoint: int) -> Dat
     )
 
 
-# Where messages in an envelope name the table that changed: Debezium; Maxwell, Canal and GoldenGate; DMS; and those
-# behind the transform of Debezium, which puts two underscores before names.
+# Where messages in an envelope name the table that changed: in that of Debezium; of Maxwell, Canal and
+# GoldenGate; of DMS; and behind the transform of Debezium, which puts two underscores before names.
 _NAMES_OF_TABLES = frozenset({
     *(("source", name) for name in ("name", "db", "schema", "table", "collection")),
     *((name,) for name in ("database", "schema", "table")),
