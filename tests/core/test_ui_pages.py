@@ -63,6 +63,9 @@ class Shown(ServedLake):
     def has_rest(self, name):
         return QUOTES
 
+    def patterns(self):
+        return ["{" + HOSTILE + "}"]
+
     def captures(self, name):
         return [CaptureState(HOSTILE, QUOTES, BROKEN, True, 1, AT, AT, 1)]
 
@@ -311,6 +314,16 @@ def test_a_form_takes_several_paths_and_several_files(shown, writing) -> None:
 def test_a_table_without_a_capture_is_not_read_for_the_page_of_captures(shown, monkeypatch) -> None:
     monkeypatch.setattr(ServedLake, "state", lambda *_: pytest.fail("its state is read"))
     assert ServedLake.captures(shown, "shop.orders") == []
+
+
+def test_a_capture_into_a_pattern_of_tables_is_among_the_captures(tmp_path) -> None:
+    place = tmp_path / "_captures" / "hooks.%7Bevent%7D" / "hooks"
+    place.mkdir(parents=True)
+    (place / "capture.json").write_text('{"source": "files of in", "table": "hooks.{event}"}')
+    lake = SimpleNamespace(embedded=SimpleNamespace(), warehouse=str(tmp_path))
+    served = ServedLake(lake)
+    (capture,) = (capture for pattern in served.patterns() for capture in served.captures(pattern))
+    assert (capture.table, capture.name, capture.source) == ("hooks.{event}", "hooks", "in")
 
 
 def test_the_page_of_statistics_keeps_its_own_policy(pages) -> None:

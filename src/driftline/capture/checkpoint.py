@@ -19,6 +19,7 @@ from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
 from driftline.capture.lease import Lease
 from driftline.core.history.batch_properties import Captured
+from driftline.core.schema.naming import is_pattern
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime import temporary
 from driftline.runtime.disk import Bounds, delete_file, on_disk, replace_file, sync
@@ -178,6 +179,15 @@ def captures_of(warehouse: str | None, table: str) -> list[str]:
     if folder is None or not folder.parent.is_dir():
         return []
     return sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
+
+
+def captured_patterns(warehouse: str | None) -> list[str]:
+    """The patterns of tables whose captures keep their checkpoints in a lake on this machine's disk."""
+    folder = None if warehouse is None else on_disk(default_place(warehouse, "any", "any"))
+    if folder is None or not folder.parent.parent.is_dir():
+        return []
+    names = (unquote(path.name) for path in folder.parent.parent.iterdir())
+    return sorted(filter(is_pattern, names))
 
 
 class Checkpoint:

@@ -15,11 +15,11 @@ from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
-from driftline.capture.checkpoint import Checkpoint, captures_of, default_place
+from driftline.capture.checkpoint import Checkpoint, captured_patterns, captures_of, default_place
 from driftline.config import redacted
 from driftline.core.history.batch_properties import Captured
 from driftline.core.planning.own_columns import rest_column
-from driftline.core.schema.naming import QUARANTINE, caseless
+from driftline.core.schema.naming import QUARANTINE, caseless, is_pattern
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type
 from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError, UsageError, no_table
@@ -52,7 +52,7 @@ class CaptureState:
         in_table: the last micro-batch that the table has.
     """
 
-    table: str
+    table: str  # or the pattern of tables
     name: str
     source: str
     runs: bool | None
@@ -194,15 +194,24 @@ class ServedLake:
         column = rest_column(self.state(name).schema.struct)
         return None if column is None else column.name
 
+    def patterns(self) -> list[str]:
+        """The patterns of tables that captures have in a lake on this machine."""
+        return captured_patterns(self._local)
+
+    @property
+    def _local(self) -> str | None:
+        return self.lake.warehouse if self.lake.embedded is not None else None
+
     def captures(self, name: str) -> list[CaptureState]:
-        """The captures of a table that keep their checkpoints in a lake on this machine."""
-        warehouse = self.lake.warehouse if self.lake.embedded is not None else None
+        """The captures of a table, or pattern, that keep their checkpoints in a lake on this machine."""
+        warehouse = self._local
         captures = captures_of(warehouse, name)
         if not captures:  # as most of a lake's tables, whose states are not to be read for it
             return []
         properties: Mapping[str, str] = {}
-        with suppress(DriftlineError):
-            properties = self.state(name).properties
+        if not is_pattern(name):
+            with suppress(DriftlineError):
+                properties = self.state(name).properties
         return [self._capture(str(warehouse), name, capture, properties) for capture in captures]
 
     def _capture(self, warehouse: str, table: str, name: str, properties: Mapping[str, str]) -> CaptureState:

@@ -173,8 +173,9 @@ class LakePages:
         return self._page("quarantine", name, waiting=waiting, find=find, answer=answer, refusal=refusal)
 
     def captures(self, request: Request) -> Response:
-        """The captures of all tables."""
-        captures = [capture for name in self._lake.names() for capture in self._lake.captures(name)]
+        """The captures of all tables, and of patterns of tables."""
+        names = [*self._lake.names(), *self._lake.patterns()]
+        captures = [capture for name in names for capture in self._lake.captures(name)]
         return self._page("captures", "", captures=captures)
 
     def query(self, request: Request) -> Response:
