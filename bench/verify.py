@@ -4,6 +4,7 @@
 
 Each round takes the events of `events` into a fresh table, and has `verify` compare files and table; then the same with
 three records, and with documents of thousands of fields that drift. What counts is the ratio of the two in a round: machines are noisy.
+CPU: of these processes, as a ratio of the two, too.
 Memory: that of this process, its Python workers and Java together (PSS), at most, while it verifies.
 """
 
@@ -22,21 +23,26 @@ from typing import Any, Self
 
 import psutil
 from events import write
-from measure import EVERY, memory
+from measure import EVERY, cpu, memory
 
 from driftline import Lake
 
-FEW = 3
+FEW = 3  # records, of which a round takes less than a second
+WARM = 5  # rounds
 
 
-def timed(job: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+Cost = tuple[float, float]  # seconds, and seconds of CPU
+
+
+def timed(job: Callable[[], Any]) -> Cost:
+    tree = psutil.Process()
+    start, used = time.perf_counter(), cpu(tree)
     job()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, cpu(tree) - used
 
 
-def one_round(lake: Lake, files: Path, records: int, table: str) -> tuple[float, float]:
-    """The seconds of an ingest, and of the check of it."""
+def one_round(lake: Lake, files: Path, records: int, table: str) -> tuple[Cost, Cost]:
+    """The cost of an ingest, and of the check of it."""
 
     def verify() -> None:
         verdict = lake.table(table).verify(files)
@@ -131,19 +137,29 @@ def main() -> None:
 
 def measured(lake: Lake, files: Path, records: int, size: int, rounds: int) -> dict[str, Any]:
     if records == FEW:
-        one_round(lake, files, records, "bench.warm_few")
+        for number in range(WARM):  # Java compiles what runs often, and a round is short
+            one_round(lake, files, records, f"bench.warm_few_{number}")
     with Peak() as peak:
         times = [one_round(lake, files, records, f"bench.{files.name}_{i}") for i in range(rounds)]
     return figures(records, size, times, peak.bytes)
 
 
-def figures(records: int, size: int, rounds: list[tuple[float, float]], peak: int) -> dict[str, Any]:
+def figures(records: int, size: int, rounds: list[tuple[Cost, Cost]], peak: int) -> dict[str, Any]:
     return {
         "records": records,
         "bytes": size,
-        "ingest": [round(ingest, 2) for ingest, _ in rounds],
-        "verify": [round(verify, 2) for _, verify in rounds],
-        "ratio_of_pairs_median": round(statistics.median(verify / ingest for ingest, verify in rounds), 2),
+        "ingest": [round(ingest, 2) for (ingest, _), _ in rounds],
+        "verify": [round(verify, 2) for _, (verify, _) in rounds],
+        "ratio_of_pairs_median": round(
+            statistics.median(verify / ingest for (ingest, _), (verify, _) in rounds), 2
+        ),
+        "cpu": [
+            round(statistics.median(cpus), 2)
+            for cpus in zip(*((i, v) for (_, i), (_, v) in rounds), strict=True)
+        ],
+        "ratio_of_cpu_median": round(
+            statistics.median(verify / ingest for (_, ingest), (_, verify) in rounds), 2
+        ),
         "peak_mb": round(peak / 1e6),
     }
 
@@ -151,7 +167,8 @@ def figures(records: int, size: int, rounds: list[tuple[float, float]], peak: in
 def text(line: dict[str, Any]) -> str:
     return (
         f"{line['records']:>10,} records, {line['bytes'] / 1e6:6.1f} MB: ingest {min(line['ingest']):6.2f} s, verify "
-        f"{min(line['verify']):6.2f} s (best); verify / ingest {line['ratio_of_pairs_median']} (median of pairs); "
+        f"{min(line['verify']):6.2f} s (best); verify / ingest {line['ratio_of_pairs_median']} (median of pairs); CPU {line['cpu'][0]} and {line['cpu'][1]} s, "
+        f"{line['ratio_of_cpu_median']}; "
         f"memory {line['peak_mb']:,} MB; all: {line['ingest']}, {line['verify']}"
     )
 

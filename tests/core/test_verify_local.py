@@ -145,5 +145,6 @@ def test_local_dataset_does_what_tasks_of_spark_do() -> None:
     ]
     assert pairs().union(pairs()).values().filter(lambda n: n > 1).distinct().sum() == 5
     assert pairs().flatMap(lambda pair: pair[0] * pair[1]).mapPartitions(set).takeOrdered(1, str) == ["a"]
+    assert pairs().values().fold(5, add) == 11
     twice = pairs().map(str)
     assert twice.collect() == twice.collect()

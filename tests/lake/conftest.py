@@ -31,6 +31,7 @@ from driftline.runtime.stores import configure
 from driftline.sources.files import expand
 from driftline.sources.inputs import paths_or_rows
 from driftline.verify import Verdict, job
+from driftline.verify.comparison import TEXTS
 from driftline.verify.embedded import check_small
 from lake.formats import FORMATS, ducklake_at, is_embedded, without_spark
 from servers.catalogs import CATALOGS
@@ -254,18 +255,22 @@ def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def both_roads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Small tables are verified without Spark, too, and the verdict has to be the same; the reasons for which Spark
-    alone could do it.
+    """Small tables are verified in tasks, in Spark's driver and without Spark, and the verdict has to be the same; the
+    reasons for which Spark alone could do it.
     """
     by_spark, reasons = Table.verify, list[str]()
 
     def verify(table: Table, data: Any, format: Any = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
         """Verify in tasks, and then in this process."""
-        verdict = by_spark(table, data, format, exactly=exactly)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(job, "HERE", -1)
+            verdict = by_spark(table, data, format, exactly=exactly)
         paths, rows = paths_or_rows(data)
         if rows is not None or not is_embedded(table.lake):
             return verdict
         kind, files = expand(paths, format)
+        if kind in TEXTS:
+            assert by_spark(table, data, format, exactly=exactly) == verdict
         try:
             here = check_small(without_spark(table.lake), table.name, files, kind, exactly=exactly)
         except NeedsSpark as error:

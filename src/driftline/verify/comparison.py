@@ -353,4 +353,6 @@ def _forget(value: Any, path: Sequence[str]) -> None:
 def begin_task() -> None:
     """Raise Python's recursion limit to the depth of records, and have a worker's task end sooner."""
     lighten_worker()
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
+    # In the driver `verify` has raised it, for as long as it takes.
+    if sys.getrecursionlimit() < _DEEP:
+        sys.setrecursionlimit(_DEEP)

@@ -7,7 +7,6 @@ Spark is left to Spark.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,15 +55,12 @@ def check_small(lake: EmbeddedLake, name: str, files: Sequence[str], fmt: str, *
 
     Raises NeedsSpark where that takes Spark, UsageError for records of which there is no table.
     """
-    limit = sys.getrecursionlimit()
     try:
         _must_be_small(files, fmt)
         table = _SmallTable.of(lake, name)
         verdict = table.verdict(files, fmt, exactly=exactly)
     except Exception as error:  # whatever is wrong with a file, Spark's road says so
         raise NeedsSpark(f"{name}: {error}") from error
-    finally:
-        sys.setrecursionlimit(limit)  # which deep records have raised
     if verdict.records and not table.exists:
         raise no_table(name)
     return verdict

@@ -132,8 +132,8 @@ def parts(
     """
     out = []
     for file in files:
-        size = _size(file)
-        is_whole = fmt != "json" or records or size <= _CHUNK or _packed(file)
+        size = size_of(file)
+        is_whole = fmt != "json" or records or size <= _CHUNK or has_packed(file)
         if is_whole or not _begins_with_a_record(file, longest):
             out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect, records=records))
         else:
@@ -197,7 +197,8 @@ def texts(part: FilePart) -> Iterator[tuple[int, TextBlock]]:
             yield from ((begin, found) for found in line_texts(file, part.longest, size))
 
 
-def _packed(file: str) -> bool:
+def has_packed(file: str) -> bool:
+    """True if a file is compressed, or text in another encoding than UTF-8."""
     with opened(file) as f:
         return is_packed(f.read(16), file)
 
@@ -207,7 +208,8 @@ def opened(file: str) -> IO[bytes]:
     return buffered(file) if is_stored(file) else open(file, "rb")
 
 
-def _size(file: str) -> int:
+def size_of(file: str) -> int:
+    """The bytes of a file."""
     with opened(file) as f:
         return f.seek(0, io.SEEK_END)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from driftline.runtime.daemon import lighten_worker
-from driftline.runtime.spark_conf import CASE, configured
+from driftline.runtime.spark_conf import CASE, configured, runs_here
 from driftline.runtime.spark_version import as_arrow
 from driftline.verify.expected import MOST_LEVELS
 from driftline.verify.files import Read, SourcePlace, opened
@@ -50,6 +50,11 @@ class SparkTasks:
         """The number of tasks that run at a time."""
         return self.spark.sparkContext.defaultParallelism
 
+    @property
+    def run_here(self) -> bool:
+        """True if the tasks run on this machine, which has the files then."""
+        return runs_here(self.spark.sparkContext)
+
     def session(self) -> AbstractContextManager[None]:
         """The settings of the session under which rows are read."""
         return configured(self.spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"})
@@ -64,16 +69,29 @@ class SparkTasks:
 
     def rows(self, stored: str | DataFrame) -> FrameRows:
         """The rows of a table, by its name or as a frame."""
-        return FrameRows(self._frame(stored))
+        return FrameRows(self.frame(stored))
 
     def quarantined(self, quarantine: str | DataFrame, unmet: str) -> RDD[tuple[bytes, bool]]:
         """The raw bytes of each quarantined record, flagged if its reason begins with ``unmet``, a text."""
+        return self.raw(quarantine, unmet).rdd.map(lambda row: (bytes(row[0] or b""), row[1]))
+
+    def raw(self, quarantine: str | DataFrame, unmet: str) -> DataFrame:
+        """The same as rows of a frame, whose bytes may be null."""
         from pyspark.sql import functions as F
 
         raw = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
         flag = F.coalesce(F.col("reason").startswith(unmet), F.lit(False)) if unmet else F.lit(False)
-        pairs = self._frame(quarantine).select(raw.alias("raw"), flag.alias("unmet"))
-        return pairs.rdd.map(lambda row: (bytes(row[0] or b""), row[1]))
+        return self.frame(quarantine).select(raw.alias("raw"), flag.alias("unmet"))
+
+    def few(self, frame: DataFrame) -> pa.Table | None:
+        """All rows of a frame, by numbered columns; None if they are many, or if Arrow does not take them."""
+        frame = _numbered(frame)
+        # Rows without columns have no number in Arrow.
+        if not frame.columns or _is_too_deep(frame.schema) or not _is_small(frame):
+            return None
+        # A file of few bytes may have many rows.
+        fetched = as_arrow(frame.limit(_FEW_ROWS + 1))
+        return fetched if len(fetched) <= _FEW_ROWS else None
 
     @contextmanager
     def kept(self, dataset: RDD[T]) -> Iterator[RDD[T]]:
@@ -86,7 +104,8 @@ class SparkTasks:
         finally:
             dataset.unpersist()
 
-    def _frame(self, stored: str | DataFrame) -> DataFrame:
+    def frame(self, stored: str | DataFrame) -> DataFrame:
+        """A table, by its name or as a frame."""
         return self.spark.table(stored) if isinstance(stored, str) else stored
 
 
@@ -133,7 +152,7 @@ class FrameRows:
         """The rows; of a column that counts as null or not Arrow gets no more than that."""
         from pyspark.sql import functions as F
 
-        df = self.frame.toDF(*(f"c{i}" for i in range(len(self.columns))))  # names may hold anything
+        df = _numbered(self.frame)
         return df.select(
             *(F.when(F.col(name).isNotNull(), True).alias(name) if i in present else name
               for i, name in enumerate(df.columns))
@@ -149,13 +168,13 @@ def rows(
         chosen: filters the rows' batches in tasks; only for columns that Arrow takes.
     """
     schema = df.schema
-    df = df.toDF(*(f"c{i}" for i in range(len(schema))))  # names may hold anything
+    df = _numbered(df)
     cores = df.sparkSession.sparkContext.defaultParallelism
     # A table in a few large files would keep most cores idle; of a small one the shuffle takes longer.
     if df.rdd.getNumPartitions() < cores and not _is_small(df):
         df = df.repartition(cores)
     columns = list(names or schema.names)
-    if any(_levels(f.dataType) > MOST_LEVELS for f in schema.fields):
+    if _is_too_deep(schema):
         return _unpacked(df, columns)
     # Spark's own road from rows to Python parses the schema again for each few rows, and knows no date beyond
     # Python's years.
@@ -181,6 +200,16 @@ def plain_rows(names: Sequence[str], batch: pa.RecordBatch) -> Iterator[dict[str
 
 def _loaded(row: Any) -> Any:
     return pickle.loads(row[0])  # noqa: S301  our own bytes
+
+
+def _numbered(df: DataFrame) -> DataFrame:
+    """The frame with numbers for names, which may hold anything."""
+    return df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+
+
+def _is_too_deep(schema: StructType) -> bool:
+    """True if Arrow does not take a column."""
+    return any(_levels(f.dataType) > MOST_LEVELS for f in schema.fields)
 
 
 def _levels(type_: DataType) -> int:
@@ -236,7 +265,7 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
     for schema, same in by_schema.values():
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
         # With numbered names first: a file may have a column `file` or `at` of its own.
-        df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
+        df = _numbered(df).withColumn("file", F.input_file_name())
         df = df.withColumn("at", F.monotonically_increasing_id())
         out.append(rows(df, [*schema.names, _FILE, _AT]).map(_read))
     text = "".join(by_schema)

@@ -28,6 +28,7 @@ from driftline.core.settings.condition import EXPECT, Expectation
 from driftline.core.settings.fields import epoch_units, excluded_paths, parse_path
 from driftline.core.settings.properties import EXPECTED, from_properties, readings
 from driftline.core.settings.row_key import RowKey
+from driftline.core.support import deep_recursion
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
     EXTRA,
@@ -42,8 +43,9 @@ from driftline.verify.comparison import (
 )
 from driftline.verify.conditions import ExpectedRecords
 from driftline.verify.csv import CsvDialect
+from driftline.verify.driver import DriverTasks
 from driftline.verify.envelopes import last_truncate, unwrapped
-from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
+from driftline.verify.files import LONGEST, FilePart, Read, grouped, has_packed, parts, read, size_of
 from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
@@ -138,6 +140,9 @@ def _moment_kind(text: str) -> Any:
 
 
 SMALL = 2**18  # bytes of JSON whose records are compared one by one: to compare columns first is a job more
+HERE = 2**18  # bytes of plain files whose records are compared in Spark's driver, if the table is small, too
+_FEW_FILES = 64  # which are read one after the other there
+_LEVELS = 200  # of records, for which Python's limit of recursion then is above that of a task
 _FLOATS = 2  # the result of `floats_in` without a schema
 
 
@@ -216,39 +221,87 @@ def verify(
     also that there are no other rows; ``names``: other names for files, by path. Raises DataError where
     `KeyedFold.verdict` does, NeedsSpark for files that are not read without.
     """
-    properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
     # Each file is judged by the settings with which it was ingested.
-    by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
-    settings = _value_settings(table, by_file, fmt)
-    engine: Engine = LocalTasks() if spark is None else SparkTasks(spark)
-    with engine.session():
-        tasks = _tasks(engine.cores, by_file, fmt, table, own_signs=settings.mixed_signs)
-        in_messages = bool(properties.get("driftline.envelope"))
-        reads, floats = (_messages if in_messages else _reads)(engine, sources, fmt, tasks)
-        reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
-        extended = _extended(by_file, fmt)
-        reads = reads.map(partial(_plain, extended)) if extended else reads
-        in_paths = _values_in_paths(by_file, names or {}, fmt)
-        reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
-        schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
-        terms = Terms(
-            schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
-        )
-        comparison, expected = Comparison.by(terms), _expected(table, by_file)
-        stored, quarantined = _both(engine, table, expected)
-        if table.row_key is not None:
-            records, truncate = _unwrapped(reads, table.row_key, properties)
-            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
-            return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
-        check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined)
-        columns, verdict = comparison.meeting.record.columns, None
-        # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
-        as_lines = _is_much_json(fmt, tasks) and not (in_paths or extended or expected)
-        if as_lines and columns and columns.keys() <= set(stored.columns):
-            verdict = check.by_columns(ColumnMatching(terms, tasks, engine, stored))
-        return verdict or check.verdict(check.reads, stored.records())
+    by_file = {source: {**table.properties, **table.readings.get(source, {})} for source in sources}
+    settings, expected = _value_settings(table, by_file, fmt), _expected(table, by_file)
+    tasks: Engine = LocalTasks() if spark is None else SparkTasks(spark)
+    # Records are compared by recursion, and in this process, too.
+    with tasks.session(), deep_recursion(_LEVELS):
+        pieces = _pieces(by_file, fmt, table, own_signs=settings.mixed_signs)
+        engine = tasks
+        if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
+            engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
+        files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
+        return _verdict(engine, table, files, settings, expected, exactly=exactly)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceFiles:
+    """The files of a source.
+
+    Attributes:
+        by_file: the properties by which each is read.
+        tasks: the parts of text files that each task reads; none of others.
+        names: other names, by path.
+    """
+
+    sources: Sequence[str]
+    by_file: Mapping[str, Mapping[str, str]]
+    fmt: str
+    tasks: Sequence[Sequence[FilePart]]
+    names: Mapping[str, str]
+
+
+def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> bool:
+    """True if this process compares the records of the files sooner than tasks begin.
+
+    Args:
+        pieces: of text files.
+    """
+    if len(sources) > _FEW_FILES or fmt not in (*TEXTS, PICKLED):
+        return False
+    size = sum(part.size for part in pieces) if fmt in TEXTS else sum(map(size_of, sources))
+    # Nobody knows beforehand how long a packed text is.
+    return size <= HERE and not any(map(has_packed, sources))
+
+
+def _verdict(
+    engine: Engine,
+    table: Stored,
+    files: _SourceFiles,
+    settings: ValueSettings,
+    expected: ExpectedRecords | None,
+    *,
+    exactly: bool,
+) -> Verdict:
+    """The verdict of comparing the files with the table."""
+    properties, fmt, sources = table.properties, files.fmt, files.sources
+    in_messages = bool(properties.get("driftline.envelope"))
+    reads, floats = (_messages if in_messages else _reads)(engine, sources, fmt, files.tasks)
+    reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
+    extended = _extended(files.by_file, fmt)
+    reads = reads.map(partial(_plain, extended)) if extended else reads
+    in_paths = _values_in_paths(files.by_file, files.names, fmt)
+    reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
+    schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
+    terms = Terms(
+        schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
+    )
+    comparison = Comparison.by(terms)
+    stored, quarantined = _both(engine, table, expected)
+    if table.row_key is not None:
+        records, truncate = _unwrapped(reads, table.row_key, properties)
+        fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
+        return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
+    check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined)
+    columns, verdict = comparison.meeting.record.columns, None
+    # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
+    as_lines = _is_much_json(fmt, files.tasks) and not (in_paths or extended or expected)
+    if as_lines and columns and columns.keys() <= set(stored.columns):
+        verdict = check.by_columns(ColumnMatching(terms, files.tasks, engine, stored))
+    return verdict or check.verdict(check.reads, stored.records())
 
 
 def _numbered(sources: Sequence[str]) -> dict[str, int]:
@@ -260,9 +313,12 @@ def _both(
 ) -> tuple[FrameRows | LocalRows, RDD[tuple[bytes, bool]] | None]:
     """The table's rows, and its quarantined records, each with a flag if it waits for an expectation."""
     rows, quarantine = engine.rows(table.rows), table.quarantine
-    return rows, None if quarantine is None else engine.quarantined(
-        quarantine, "" if expected is None else EXPECT
-    )
+    return rows, None if quarantine is None else engine.quarantined(quarantine, _unmet(expected))
+
+
+def _unmet(expected: ExpectedRecords | None) -> str:
+    """The beginning of each reason to wait that an expectation is; empty without expectations."""
+    return "" if expected is None else EXPECT
 
 
 def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
@@ -328,15 +384,10 @@ def _held_against(expected: ExpectedRecords, comparison: Comparison, reads: Iter
     return expected.judged(comparison.meeting, reads)
 
 
-def _tasks(
-    cores: int,
-    by_file: Mapping[str, Mapping[str, str]],
-    fmt: str,
-    table: Stored,
-    *,
-    own_signs: bool,
-) -> list[list[FilePart]]:
-    """The parts of text files that each task reads; none for others.
+def _pieces(
+    by_file: Mapping[str, Mapping[str, str]], fmt: str, table: Stored, *, own_signs: bool
+) -> list[FilePart]:
+    """The parts of text files, in order; none of others.
 
     Args:
         by_file: properties to read by.
@@ -348,7 +399,7 @@ def _tasks(
     if fmt == "csv":
         keys = list(by_key(table.schema.struct.fields, table.properties.get("driftline.mark", MARK)))
         pieces = [replace(part, own_signs=own_signs, keys=keys) for part in pieces]
-    return grouped(pieces, cores)
+    return pieces
 
 
 def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
 from heapq import nsmallest
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from driftline.errors import NeedsSpark
 from driftline.verify.frames import plain_rows
@@ -34,23 +35,23 @@ class LocalDataset(Generic[T]):
 
     def map(self, function: Callable[[T], Any]) -> LocalDataset[Any]:
         """Apply a function to each item."""
-        return LocalDataset(lambda: map(function, self._read()))
+        return type(self)(lambda: map(function, self._read()))
 
     def flatMap(self, function: Callable[[T], Iterable[Any]]) -> LocalDataset[Any]:  # noqa: N802
         """Chain what a function makes of each item."""
-        return LocalDataset(lambda: chain.from_iterable(map(function, self._read())))
+        return type(self)(lambda: chain.from_iterable(map(function, self._read())))
 
     def filter(self, function: Callable[[T], bool]) -> LocalDataset[T]:
         """Select items."""
-        return LocalDataset(lambda: filter(function, self._read()))
+        return type(self)(lambda: filter(function, self._read()))
 
     def mapPartitions(self, function: Callable[[Iterator[T]], Iterable[Any]]) -> LocalDataset[Any]:  # noqa: N802
         """Apply a function to all items at once."""
-        return LocalDataset(lambda: function(iter(self._read())))
+        return type(self)(lambda: function(iter(self._read())))
 
     def union(self, other: LocalDataset[T]) -> LocalDataset[T]:
         """Add the items of another dataset."""
-        return LocalDataset(lambda: chain(self._read(), other._read()))
+        return type(self)(lambda: chain(self._read(), other._read()))
 
     def values(self) -> LocalDataset[Any]:
         """Select the values of pairs."""
@@ -58,17 +59,17 @@ class LocalDataset(Generic[T]):
 
     def distinct(self) -> LocalDataset[T]:
         """Leave out equal items."""
-        return LocalDataset(lambda: dict.fromkeys(self._read()))
+        return type(self)(lambda: dict.fromkeys(self._read()))
 
     def repartitionAndSortWithinPartitions(  # noqa: N802
         self, _: int, __: Callable[[Any], Any], keyfunc: Callable[[Any], Any]
     ) -> LocalDataset[T]:
         """Sort pairs by their keys."""
-        return LocalDataset(lambda: iter(sorted(self._read(), key=lambda pair: keyfunc(pair[0]))))  # type: ignore[index]
+        return type(self)(lambda: iter(sorted(self._read(), key=lambda pair: keyfunc(pair[0]))))  # type: ignore[index]
 
     def reduceByKey(self, function: Callable[[Any, Any], Any], _: int = 1) -> LocalDataset[Any]:  # noqa: N802
         """Merge the values of each key."""
-        return LocalDataset(lambda: self._by_key(function).items())
+        return type(self)(lambda: cast("Iterable[Any]", self._by_key(function).items()))
 
     def leftOuterJoin(self, other: LocalDataset[Any], _: int = 1) -> LocalDataset[Any]:  # noqa: N802
         """Join with another dataset, of whose keys each is there once."""
@@ -77,7 +78,7 @@ class LocalDataset(Generic[T]):
             by_key = other.collectAsMap()
             return ((key, (value, by_key.get(key))) for key, value in cast("Iterable[Any]", self._read()))
 
-        return LocalDataset(joined)
+        return type(self)(joined)
 
     def collect(self) -> list[T]:
         """Return all items."""
@@ -85,15 +86,19 @@ class LocalDataset(Generic[T]):
 
     def collectAsMap(self) -> dict[Any, Any]:  # noqa: N802
         """Return pairs as a dict."""
-        return dict(cast("Iterable[Any]", self._read()))
+        return dict(cast("Iterable[Any]", self.collect()))
 
     def sum(self) -> Any:
         """Add all items up."""
-        return sum(cast("Iterable[Any]", self._read()))
+        return sum(cast("Iterable[Any]", self.collect()))
+
+    def fold(self, start: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """Merge all items, from a first one."""
+        return reduce(function, self.collect(), start)
 
     def takeOrdered(self, number: int, key: Callable[[T], Any]) -> list[T]:  # noqa: N802
         """Return the first items by a sort key."""
-        return nsmallest(number, self._read(), key)
+        return nsmallest(number, self.collect(), key)
 
     def _by_key(self, function: Callable[[Any, Any], Any]) -> dict[Any, Any]:
         by_key: dict[Any, Any] = {}
@@ -108,6 +113,7 @@ class LocalRows:
 
     columns: Sequence[str]
     batches: Callable[[], Iterator[pa.RecordBatch]]
+    dataset: type[LocalDataset[Any]] = LocalDataset
 
     def records(
         self, chosen: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]] | None = None
@@ -118,7 +124,7 @@ class LocalRows:
             batches = self.batches() if chosen is None else chosen(self.batches())
             return chain.from_iterable(plain_rows(self.columns, batch) for batch in batches)
 
-        return _as_rdd(LocalDataset(read))
+        return _as_rdd(self.dataset(read))
 
     def pieces(
         self, pieces: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: Collection[int]
@@ -131,6 +137,7 @@ class LocalTasks:
     """This process, which does what tasks of Spark would."""
 
     cores = 1
+    dataset: ClassVar[type[LocalDataset[Any]]] = LocalDataset
 
     def session(self) -> AbstractContextManager[None]:
         """Nothing to set up."""
@@ -138,7 +145,7 @@ class LocalTasks:
 
     def parallelize(self, items: Sequence[T]) -> RDD[T]:
         """The items, each of which would be a task's."""
-        return _as_rdd(LocalDataset(lambda: items))
+        return _as_rdd(self.dataset(lambda: items))
 
     def typed(self, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
         """Raise NeedsSpark: this format is not read here."""
@@ -160,7 +167,7 @@ class LocalTasks:
     def kept(self, dataset: RDD[T]) -> Iterator[RDD[T]]:
         """The dataset, to be read several times."""
         kept = dataset.collect()
-        yield _as_rdd(LocalDataset(lambda: kept))
+        yield _as_rdd(self.dataset(lambda: kept))
 
 
 def _value(pair: Any) -> Any:
