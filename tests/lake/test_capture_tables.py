@@ -168,6 +168,25 @@ def test_a_later_attempt_gives_each_value_the_table_that_it_had(
 
 
 @pytest.mark.nightly
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_a_table_that_is_dropped_while_the_capture_runs_is_told(captured: Captured) -> None:
+    captured.put()
+    batches: list[PatternBatch] = []
+
+    def drop(ended: PatternBatch) -> None:
+        batches.append(ended)
+        captured.lake.format.drop(f"{captured.namespace}.a", purge=False, dry_run=False)
+        captured.put()
+
+    query = captured.tables().capture(
+        captured.source, name="kinds", checkpoint=captured.place, every=0.5, on_batch=drop
+    )
+    with pytest.raises(DataError, match="a was dropped") as refused:
+        query.awaitTermination(120)
+    assert len(batches) == 1 and "--resume-from" not in str(refused.value)
+
+
+@pytest.mark.nightly
 def test_a_table_that_fails_loses_no_record_of_another_one(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,8 +273,9 @@ def test_a_table_of_another_time_than_the_checkpoint_is_told_before_anything_com
         captured.start()
     changed(captured, change)
     captured.put()
-    with pytest.raises(DriftlineError, match=error):
+    with pytest.raises(DriftlineError, match=error) as refused:
         captured.start()
+    assert "--resume-from" not in str(refused.value)
     assert sorted(row.id for row in captured.lake.table(f"{captured.namespace}._other").read().collect()) == [
         0,
         1,

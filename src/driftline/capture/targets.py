@@ -17,7 +17,15 @@ from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.attempts import Options, ingest
 from driftline.ingest.batch import RecentBatches
-from driftline.ingest.fan_out import FanOut, FanOutJson, FanOutResult, MicroBatch, older_checkpoint, tables_of
+from driftline.ingest.fan_out import (
+    RESTORE,
+    FanOut,
+    FanOutJson,
+    FanOutResult,
+    MicroBatch,
+    older_checkpoint,
+    tables_of,
+)
 from driftline.ingest.pattern import Pattern
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.stored import KeyCache
@@ -26,10 +34,6 @@ from driftline.sources.scan import Source
 
 PUBLISHING = ("quarantining", "committing")  # phases before which nothing of a table's batch is visible
 _TABLES_AT_ONCE = 8  # that are loaded
-_RESTORE = (
-    "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
-    "and new tables, to ingest everything again"
-)
 
 
 class BatchJson(ResultJson):
@@ -264,12 +268,12 @@ def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:
     noted, last = checkpoint.tables.get(table), Captured.of(name, state.properties)
     if noted is not None and noted.uuid != state.uuid:
         became = "is another one than at its last batch" if state.exists else "was dropped"
-        raise DataError(f"{table} {became}: capture {name} goes on where it was before", _RESTORE)
+        raise DataError(f"{table} {became}: capture {name} goes on where it was before", RESTORE)
     if noted is not None and (last is None or last.epoch < noted.epoch):
         has = "no batch" if last is None else f"batches up to {last.epoch}"
         raise DataError(
             f"{table} has {has} of capture {name}, which brought it batch {noted.epoch}: it may be restored",
-            _RESTORE,
+            RESTORE,
         )
     if last is None:
         return

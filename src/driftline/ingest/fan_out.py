@@ -34,6 +34,10 @@ from driftline.sources.spooled import folder_in, place_of, told_where
 
 MAX_TABLES = 200
 _TABLES_AT_ONCE = 4  # more gain nothing: they take turns in Python, and in the catalog
+RESTORE = (
+    "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
+    "and new tables, to ingest everything again"
+)
 ROUTE = "driftline.route"  # the property of a table that a pattern made: the pattern, and the values that named it
 T = TypeVar("T")
 R = TypeVar("R")
@@ -153,6 +157,8 @@ class MicroBatch:
             if last.epoch > token.epoch:
                 raise older_checkpoint(token.name, table.name, last.epoch, token.epoch) from None
             return True
+        except DataError as error:
+            raise DataError(f"{error.message}", RESTORE) from error
         return False
 
 
@@ -420,7 +426,7 @@ def older_checkpoint(capture: str, table: str, has: int, checkpoint: int) -> Dat
     return DataError(
         f"{table} has the batches of capture {capture} up to {has}, and its checkpoint is at {checkpoint}: "
         "it is older than the table",
-        "put the newest checkpoint back; or restore all tables of the pattern to the time of this one",
+        f"put the newest checkpoint back; or {RESTORE}",
     )
 
 
