@@ -15,6 +15,7 @@ from driftline.core.values import RefusedText
 from driftline.errors import UsageError
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.deal import RecordValues
+from driftline.ingest.deal_messages import text_of_key
 from driftline.ingest.pattern import DIGITS, OTHER, Pattern, Values, of_file, text_of
 
 ONE = Pattern.of("hooks.{event}")
@@ -133,6 +134,17 @@ def test_braces_may_stand_anywhere() -> None:
     with pytest.raises(UsageError, match="no topic"):
         Pattern.of("t.{_key.x}").must_be_of_files()
     assert of_file("a.json") == {"_file.stem": "a", "_file.folder": None}
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "text"),
+    [
+        (b"plain", (), "plain"), (b'"plain"', (), "plain"), (b"1.10", (), "1.10"), (b"", (), None), (b"\xff", (), None),
+        (b'{"a": {"b": 7.0}}', ("a", "b"), "7"), (b'{"a": 7}', ("b",), None), (b'{"a": 7}', (), None), (b"a", ("a",), None),
+    ],
+)  # fmt: skip
+def test_what_a_message_s_key_names_a_table_by(key: bytes, path: tuple[str, ...], text: str | None) -> None:
+    assert text_of_key(key, path) == text
 
 
 @pytest.mark.parametrize(

@@ -305,3 +305,14 @@ def test_tables_with_a_key_take_no_values_that_may_change_or_share_a_table(
     lake.table(f"{space}._other").ingest([{"kind": "", "id": 1}], settings=settings)
     with pytest.raises(UsageError, match="takes records of many kinds"):
         tables.ingest([{"kind": "", "id": 1}])
+
+
+def test_the_plan_of_one_table_names_the_pattern_that_would_split_it(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    kinds = [json.dumps({"kind": kind, **{f"{kind}{n}": 1 for n in range(12)}}) for kind in "abc" * 4]
+    file = write(tmp_path / "a.jsonl", kinds)
+    table = lake.table(f"{space}.all")
+    split = f"the pattern {space}.{{kind}} would make 3 tables of 13 columns (median), with 35% of the cells"
+    assert any(hint.startswith(split) for hint in table.ingest(file, dry_run=True).hints)
+    assert not any("the pattern" in hint for hint in table.ingest(file).hints)

@@ -33,7 +33,8 @@ def fan_out(
 ) -> FanOutResult:
     """Ingest files into the tables of a pattern, or plan it, and print the result."""
     from driftline.cli.terminal import Progress
-    from driftline.ingest.fan_out import MAX_TABLES, FanOutError
+    from driftline.ingest.assignment import MAX_TABLES
+    from driftline.ingest.fan_out import FanOutError
     from driftline.sources.files import expand, stamps
 
     options.settings(scope, pattern)  # report what is wrong with them before Spark starts

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from driftline.core.schema.naming import caseless
 from driftline.ingest.pattern import DIGITS, Pattern, Values
 
+MAX_TABLES = 200  # that a pattern makes, unless a person says otherwise
 # The values that named a table that is there, none if it was not made by the pattern; None without a table.
 NamedBy: TypeAlias = Callable[[str], Sequence[Values] | None]
 
@@ -25,7 +26,7 @@ class Assignment:
 
     pattern: Pattern
     tables: Mapping[Values, str] = field(default_factory=dict)
-    room: int = 200
+    room: int = MAX_TABLES
     ascii_only: bool = False
 
     def to_json(self) -> list[tuple[Values, str]]:

@@ -28,11 +28,13 @@ from driftline.ingest.batch import (
 )
 from driftline.ingest.pipeline import BatchRun, Misread, Prepared
 from driftline.ingest.result import AuditError, Result, Violation
+from driftline.ingest.splitting import advice
 from driftline.ingest.upsert import KeyedBatchRun
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.sources.files import changed, stamps
+from driftline.sources.json_files import JsonFiles
 from driftline.sources.scan import BatchScan, Observed, Source
 
 OnAudit: TypeAlias = Literal["stop", "quarantine"]
@@ -238,7 +240,9 @@ class Attempts:
             ended = run.dry_run()
         finally:
             self.scan, self.observed = run.scan, run.observed
-        return replace(ended, hints=(*ended.hints, *notes))
+        source = self.batch.source
+        split = advice(source, run.settings, self.batch.table.name) if isinstance(source, JsonFiles) else ()
+        return replace(ended, hints=(*ended.hints, *notes, *split))
 
     def _prepare(self) -> Ready:
         run, notes = self._begun()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
@@ -142,7 +143,7 @@ class MessageValues:
 
     def _of(self, text: bytes, topic: str, key: bytes | None) -> Values | None:
         beside = [
-            topic if brace == TOPIC else None if path is None or key is None else _text_of_key(key, path)
+            topic if brace == TOPIC else None if path is None or key is None else text_of_key(key, path)
             for brace, path in zip(self._pattern.braces, self._in_key, strict=True)
         ]
         if text != b"":
@@ -154,13 +155,18 @@ class MessageValues:
         return None
 
 
-def _text_of_key(key: bytes, path: FieldPath) -> str | None:
+def text_of_key(key: bytes, path: FieldPath) -> str | None:
     """The text of a key, JSON or plain text, or of a value in it; None for one that names no table."""
     try:
-        parsed = parse(key)
-    except Malformed:
-        try:
-            return key.decode() or None if not path else None
-        except UnicodeDecodeError:
+        return text_at(parse(key), path)
+    except Malformed:  # no object
+        if path:
             return None
-    return text_at(parsed, path)
+    try:
+        return msgspec.json.decode(key, type=str) or None
+    except msgspec.MsgspecError:
+        pass
+    try:
+        return key.decode() or None
+    except UnicodeDecodeError:
+        return None

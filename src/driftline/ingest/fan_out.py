@@ -19,7 +19,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
 from driftline.ingest import attempts
-from driftline.ingest.assignment import Assignment
+from driftline.ingest.assignment import MAX_TABLES, Assignment
 from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
 from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
@@ -32,7 +32,6 @@ from driftline.sources.files import stamps
 from driftline.sources.scan import Source
 from driftline.sources.spooled import folder_in, place_of, told_where
 
-MAX_TABLES = 200
 _TABLES_AT_ONCE = 4  # more gain nothing: they take turns in Python, and in the catalog
 RESTORE = (
     "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "

@@ -28,8 +28,8 @@ from driftline.formats.open import (
     relocate,
     relocate_table,
 )
+from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.batch import RecentBatches
-from driftline.ingest.fan_out import MAX_TABLES
 from driftline.lake.fan_out import PatternTables
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name

@@ -16,8 +16,9 @@ from driftline.capture.targets import PatternBatch
 from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
+from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.attempts import Options
-from driftline.ingest.fan_out import MAX_TABLES, FanOut, FanOutResult
+from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.table import given_settings
 from driftline.report.listeners import listeners
