@@ -133,10 +133,10 @@ def _target(
     catalog: Catalog, request: CaptureRequest, place: Checkpoint, spark: SparkSession
 ) -> CaptureTarget:
     """Open the target in the stream's own session."""
-    own, fan_out = catalog.on(spark), request.fan_out
+    there, fan_out = catalog.on(spark), request.fan_out
     if fan_out is None:
-        return TableTarget(own.table(request.table), place)
-    return PatternTarget(replace(fan_out, catalog=own), place, catalog.folder)
+        return TableTarget(there.table(request.table), place)
+    return PatternTarget(replace(fan_out, catalog=there), place, catalog.folder)
 
 
 def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekRequest) -> Seek:

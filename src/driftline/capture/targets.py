@@ -184,8 +184,8 @@ class TableTarget:
             if phase in PUBLISHING:
                 check()
 
-        own = replace(options, token=token, progress=progress, recent=self.recent)
-        result = ingest(self.table, source, own)
+        options_of_batch = replace(options, token=token, progress=progress, recent=self.recent)
+        result = ingest(self.table, source, options_of_batch)
         return Batch(token.name, token.epoch, result, result.tombstones)
 
     def note(self, ended: AnyBatch, token: Token, number: int) -> None:

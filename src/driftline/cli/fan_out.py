@@ -33,7 +33,6 @@ def fan_out(
 ) -> FanOutResult:
     """Ingest files into the tables of a pattern, or plan it, and print the result."""
     from driftline.cli.terminal import Progress
-    from driftline.ingest.assignment import MAX_TABLES
     from driftline.ingest.fan_out import FanOutError
     from driftline.sources.files import expand, stamps
 
@@ -47,7 +46,7 @@ def fan_out(
     with Progress() as progress:
         lake = scope.open(progress, brief=little(kind, files), writes=not dry_run)
     with Progress(lake.spark, sum(stamp.size for stamp in stamps(files).values())) as progress:
-        tables = lake.fan_out(pattern, max_tables=MAX_TABLES if max_tables is None else max_tables)
+        tables = lake.fan_out(pattern, **({} if max_tables is None else {"max_tables": max_tables}))
         try:
             result = tables.ingest(
                 files,
