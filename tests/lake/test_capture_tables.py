@@ -232,6 +232,18 @@ def test_a_micro_batch_that_brings_nothing_is_settled(captured: Captured) -> Non
     ]
 
 
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_a_micro_batch_that_only_deletes_rows_is_the_last_one_of_its_table(captured: Captured) -> None:
+    settings = {"key": "kind,id", "delete_when": "gone = true"}
+    for record in ({"kind": "a", "id": 1}, {"kind": "a", "id": 1, "gone": True}):
+        captured.put(json.dumps(record))
+        captured.start(settings=settings)
+    entries = json.loads((captured.place / "capture.json").read_text())["tables"]
+    assert [epoch for _, epoch in entries.values()] == [1]
+    assert captured.start(settings=settings) == []
+    assert rows(captured.lake.table(f"{captured.namespace}.a")) == []
+
+
 def changed(captured: Captured, change: str) -> None:
     """Has a table, or the checkpoint, be of another time than the rest."""
     lake, name = captured.lake, f"{captured.namespace}.a"

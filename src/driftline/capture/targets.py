@@ -236,8 +236,8 @@ class PatternTarget:
         """Note the uuids and epochs of the tables that have the batch, or that it brought nothing."""
         assert isinstance(ended, PatternBatch)
         checkpoint, known = self.checkpoint, self.checkpoint.tables
-        # A table whose records are all in quarantine has no commit.
-        written = [result.table for result in ended.results if result.rows_written]
+        # A table whose records are all in quarantine has no commit; one that deletes rows has one.
+        written = [result.table for result in ended.results if result.snapshot is not None]
         names = [*written, *ended.result.passed_over]
         if not names:
             state = _last_table(self.fan_out.catalog, self.fan_out.pattern, checkpoint).load()
