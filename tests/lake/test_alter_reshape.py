@@ -55,6 +55,7 @@ def test_each_is_told_and_taken_back(lake: Lake, table_name: str, tmp_path: Path
     assert json.loads(row) == RECORD
 
 
+@pytest.mark.nightly
 def test_day_beside_hour_and_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     file = tmp_path / "in.jsonl"

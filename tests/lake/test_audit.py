@@ -88,6 +88,7 @@ def test_first_batch_that_fails_makes_no_table(table: Table, tmp_path: Path) -> 
     assert not data_files(table)
 
 
+@pytest.mark.nightly
 def test_batch_that_passes_is_committed_as_any_other(table: Table, tmp_path: Path) -> None:
     table.ingest(put(tmp_path / "a.jsonl", FIRST))
     result = table.ingest(
@@ -128,6 +129,7 @@ def test_batch_with_more_violations_of_expectations_than_allowed_is_not_committe
     assert (result.rows_written, result.rows_quarantined, result.audit) == (1, 2, ())
 
 
+@pytest.mark.nightly
 def test_first_batch_is_audited_by_the_expectations_that_it_brings(table: Table) -> None:
     with pytest.raises(AuditError, match="1 at-most 0"):
         table.ingest([{"id": 3}], expect=EXPECTED, audit=True, at_most=0)
@@ -135,6 +137,7 @@ def test_first_batch_is_audited_by_the_expectations_that_it_brings(table: Table)
     assert table.ingest([{"id": 1}], expect=EXPECTED, audit=True, at_most=0).rows_written == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say(
     "a batch is audited before a format commits it, over which other kinds of batches run too"
 )
@@ -225,6 +228,7 @@ def test_batch_that_fails_waits_whole_and_the_capture_goes_on(
     proven(table, sorted(source.iterdir()))
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say(
     "a batch is audited before a format commits it, over which other kinds of batches run too"
 )
@@ -240,6 +244,7 @@ def test_records_of_a_first_batch_that_waits_are_replayed_after_another_capture_
     assert ids(table) == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +267,7 @@ def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
     assert ids(table) == [1]
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say(
     "a batch is audited before a format commits it, over which other kinds of batches run too"
 )

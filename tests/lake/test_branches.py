@@ -36,6 +36,7 @@ def test_what_iceberg_tells_of_a_table_is_no_table(lake: Lake, table_name: str) 
     assert lake.query(f"select file_path from {table_name}.files").count() == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("key", ["spark.wap.branch", "spark.wap.id"])
 @pytest.mark.parametrize("enabled", ["true", "false"])
 def test_what_would_be_written_unseen_is_refused(

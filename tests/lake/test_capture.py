@@ -364,6 +364,7 @@ def test_stop_as_a_batch_begins(table: Table, source: Path, monkeypatch: pytest.
     assert ids(table) == [1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["csv", "parquet", "avro", "orc"])
 def test_every_format(table: Table, spark: SparkSession, source: Path, fmt: str) -> None:
     options = {"header": "true"} if fmt == "csv" else {}

@@ -42,6 +42,7 @@ def test_a_column_of_text(table: Table) -> None:
     assert leaf(table) == [0, 1, 2]
 
 
+@pytest.mark.nightly
 def test_a_replay(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text(deep(1))

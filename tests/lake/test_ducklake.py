@@ -232,6 +232,7 @@ def test_undo_and_delete(table: Table, tmp_path: Path) -> None:
     assert [r["c0"] for r in same(table.format, tmp_path)] == ["x"]
 
 
+@pytest.mark.nightly
 def test_replacing_all_rows(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"a": 1}, {"a": 2}))
     run(database(lake), "INSERT INTO lk.shop.orders VALUES (3)", "DELETE FROM lk.shop.orders WHERE a = 1")
@@ -297,6 +298,7 @@ def test_two_writers_at_once(shared: Lake, tmp_path: Path) -> None:
     assert quarantine.of(table.format).read().count() == 8
 
 
+@pytest.mark.nightly
 def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
     table = shared.table("shop.orders")
     table.ingest(

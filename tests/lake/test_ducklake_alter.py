@@ -326,6 +326,7 @@ def test_parts_of_a_date_side_by_side(lake: Lake, table: Table, tmp_path: Path) 
     assert [g.by for g in table.layout().groups if g.current] == [("year(d)", "month(d)", "day(d)")]
 
 
+@pytest.mark.nightly
 def test_history_and_undo(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"a": 1, "b": "x"}))
     lake.alter("ALTER TABLE s.t RENAME a TO c")
@@ -433,6 +434,7 @@ def test_a_sort_key_follows_its_column(lake: Lake, table: Table, tmp_path: Path)
     written_by_duckdb(lake, table, tmp_path, "m")
 
 
+@pytest.mark.nightly
 def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "id bigint, k string, other bigint, s struct<x: bigint>")
     run(

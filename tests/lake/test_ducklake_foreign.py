@@ -77,6 +77,7 @@ def test_a_record_gets_the_default_that_duckdb_would_give(lake: Lake, tmp_path: 
     assert table.verify([file], "json").found
 
 
+@pytest.mark.nightly
 def test_a_default_that_is_another_for_each_row(lake: Lake, tmp_path: Path) -> None:
     table = made(
         lake,

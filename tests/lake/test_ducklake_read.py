@@ -330,6 +330,7 @@ IN_PATHS = {
 }
 
 
+@pytest.mark.nightly
 @UUIDS
 def test_values_in_paths(table: DuckLakeTable, tmp_path: Path) -> None:
     columns = {f"p{i}": (type_, texts) for i, (type_, texts) in enumerate(IN_PATHS.items())}

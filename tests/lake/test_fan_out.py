@@ -146,6 +146,7 @@ def test_what_is_missing_comes_with_the_same_call_again(
     assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_rows_of_columns_are_dealt_with_the_columns_that_they_fill(
     lake: Lake, space: str, tmp_path: Path
 ) -> None:

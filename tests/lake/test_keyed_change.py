@@ -161,6 +161,7 @@ def test_what_cannot_be_changed_says_what_to_do(lake: Lake, table_name: str) -> 
         set_(table, key="v", order_by="w")
 
 
+@pytest.mark.nightly
 @pytest.mark.format_has_no_say("what is refused and settled is decided before a format commits")
 def test_an_order_that_comes_later_and_goes(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)

@@ -55,6 +55,7 @@ def test_a_batch_that_goes_to_quarantine_as_a_whole_has_all_counts(
     assert (found["rows_read"], found["rows_quarantined"]) == (2, 2)
 
 
+@pytest.mark.nightly
 def test_a_table_that_widens(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     spark = lake.spark

@@ -327,6 +327,7 @@ def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch
     )
 
 
+@pytest.mark.nightly
 def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ def zst(text: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.nightly
 def test_packed_files_and_archives(lake: Lake, table_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

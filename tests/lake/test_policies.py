@@ -137,6 +137,7 @@ def test_a_rewrite_is_one_commit_and_history_goes_on(lake: Lake, table: Table, t
     assert result.rows_written == 1
 
 
+@pytest.mark.nightly
 def test_a_rewrite_that_would_change_a_value_is_refused(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, '{"a": 9007199254740993, "b": 1}'))
     result = table.ingest(

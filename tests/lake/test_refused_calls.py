@@ -197,6 +197,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("of calls, before a format is asked")
 def test_bad_call_is_an_error_of_driftline(lake: Lake, table_name: str, here: Path) -> None:
     table = lake.table(table_name)

@@ -48,6 +48,7 @@ def drifted(lake: Lake, table_name: str, tmp_path: Path) -> Drifted:
     return Drifted(lake.table(table_name), tmp_path)
 
 
+@pytest.mark.nightly
 def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -> None:
     table = drifted.table
     drifted.put('{"id": 1, "n": 4, "other": "a"}')

@@ -109,6 +109,7 @@ def test_a_file_that_is_no_such_file_is_told(table: Table, tmp_path: Path, fmt: 
     assert told.value.hint == "check that the file is in this format, and complete"
 
 
+@pytest.mark.nightly
 def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     for i, query in enumerate(("select 1 as a", "select 2L as a, 'x' as b", "select 'y' as a")):
         spark.sql(query).coalesce(1).write.parquet(str(tmp_path / "in" / str(i)))

@@ -179,6 +179,7 @@ def test_tasks_write_files(lake: Lake, table_name: str) -> None:
     assert rows_in(table) == sorted(ROWS_OF_TASKS * 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("layout", "files"),
     [
@@ -320,6 +321,7 @@ DUCKLAKE_SPECS = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("spec", DUCKLAKE_SPECS)
 def test_partitions_are_those_of_sparks_writer_in_ducklake(
     ducklake: Lake, spark: SparkSession, table_name: str, monkeypatch: pytest.MonkeyPatch, spec: str

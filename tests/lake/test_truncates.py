@@ -74,6 +74,7 @@ def test_a_batch_of_a_truncate_alone(lake: Lake, table_name: str, tmp_path: Path
     assert counts is not None and (counts.updated, counts.late) == (1, 1)
 
 
+@pytest.mark.nightly
 def test_positions_that_went_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """The source was restored: the report has the command that begins a new epoch."""
     table = lake.table(table_name)

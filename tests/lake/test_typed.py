@@ -244,6 +244,7 @@ def test_date_after_9999_is_compared(table: Table, tmp_path: Path) -> None:
     assert table.verify(file).missing == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["parquet", "avro"])
 def test_days_of_the_julian_calendar_are_as_spark_reads_them(
     table: Table, spark: SparkSession, tmp_path: Path, fmt: str
@@ -268,6 +269,7 @@ def test_days_of_the_julian_calendar_are_as_spark_reads_them(
     proven(table, folder, fmt)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["parquet", "csv", "orc", "json"])
 def test_partitions_in_paths_are_columns(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     rows = spark.sql("select * from values (1L, date'2026-01-01', 'a/b'), (2L, null, 'c') as t(id, day, k)")

@@ -307,6 +307,7 @@ def test_the_second_resolve_of_a_field(table: Table, spark: SparkSession) -> Non
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("a DuckLake's log forgets nothing")
 def test_a_resolve_beyond_the_log(table: Table, lake: Lake, spark: SparkSession) -> None:
     table.ingest(spark.sql("select 'x' as id"))

@@ -66,6 +66,7 @@ def columns(table: Table) -> list[str]:
     return [f.name for f in table.schema().schema.struct.fields]
 
 
+@pytest.mark.nightly
 @pytest.mark.hive_refuses("it has no columns of such types")
 def test_ingest_goes_on_beside_them(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = declared(lake, table_name, id="long", **UNREAD, **UNWRITTEN)
@@ -93,6 +94,7 @@ def test_ingest_goes_on_beside_them(lake: Lake, table_name: str, tmp_path: Path)
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.hive_refuses("it has no columns of such types")
 def test_each_command_works_or_names_the_column(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = declared(lake, table_name, id="long", s={"a": "time", "b": "long"}, g="geometry")

@@ -153,6 +153,7 @@ def referred(table: Table, what: str, metadata_table: str) -> set[str]:
     return {Path(row.path).name for row in rows}
 
 
+@pytest.mark.nightly
 def test_old_snapshots_go_and_no_data(table: Table, folder: Path) -> None:
     batches(table, 1, 12)
     before = snapshots(table)
@@ -242,6 +243,7 @@ def test_a_branch_keeps_what_it_says(table: Table, lake: Lake) -> None:
     assert set(snapshots(table)) >= {held[0], *held[2:], *left[-12:]}, "no other than Iceberg's own expiry"
 
 
+@pytest.mark.nightly
 def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "SCHEMAS", 3)
     monkeypatch.setattr(commit, "FEW", 2)

@@ -103,6 +103,7 @@ def test_findings_in_the_driver_are_those_of_tasks(
     assert (report["found"], report["missing"]) == (4, 1), "rows of Python"
 
 
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("the file is found in the folder of the table")
 def test_errors_in_the_driver_are_those_of_tasks(
     lake: Lake, folder: Path, tmp_path: Path, table_name: str, by_each: ByEach
@@ -124,6 +125,7 @@ def test_errors_in_the_driver_are_those_of_tasks(
     assert (name, message.partition(":")[0]) == ("DataError", f"{table_name} cannot be checked")
 
 
+@pytest.mark.nightly
 def test_only_few_rows_that_arrow_takes_are_read_for_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_swap_between_rows_is_found(check: Check) -> None:
     assert [(path, line) for path, line, _ in found(verdict)] == [("at", "2"), ("at", "5")]
 
 
+@pytest.mark.nightly
 def test_typed_files(spark: Any, tmp_path: Path) -> None:
     for i, rows in enumerate(
         (

@@ -201,6 +201,7 @@ def test_what_rows_are_looked_at_for_takes_spark(lake: Path, command_line: Comma
     assert "the table knows its rows by id" in gone.err
 
 
+@pytest.mark.nightly
 def test_a_view_follows_a_new_name(lake: Path, command_line: Commands) -> None:
     viewed = command_line.run(lake, "view", T)
     renamed = command_line.run(lake, *alter("RENAME TO u"))

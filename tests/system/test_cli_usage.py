@@ -112,6 +112,7 @@ def test_help_is_light(run):
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.nightly
 def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
     (tmp_path / "lake").mkdir()
     with closing(sqlite3.connect(tmp_path / "lake" / "catalog.db")) as catalog:
@@ -217,6 +218,7 @@ def test_wrong_usage_ends_with_2_and_one_message(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.nightly
 def test_a_folder_that_is_not_there_is_not_captured_and_no_lake_is_made(run, tmp_path):
     done = run("capture", "nofolder", "--into", "a.b", "--name", "c")
     assert done.returncode == 3
@@ -224,6 +226,7 @@ def test_a_folder_that_is_not_there_is_not_captured_and_no_lake_is_made(run, tmp
     assert not Path(tmp_path, "lake").exists()
 
 
+@pytest.mark.nightly
 def test_the_environment_names_the_lake(run):
     assert "there is no lake in here" in run("schema", "a.b", DRIFTLINE_LAKE="here").stderr
 
