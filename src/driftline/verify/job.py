@@ -29,6 +29,7 @@ from driftline.core.settings.fields import epoch_units, excluded_paths, parse_pa
 from driftline.core.settings.properties import EXPECTED, from_properties, readings
 from driftline.core.settings.row_key import RowKey
 from driftline.core.support import deep_recursion
+from driftline.runtime.stores import is_stored
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
     EXTRA,
@@ -261,6 +262,9 @@ def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> 
         pieces: of text files.
     """
     if len(sources) > _FEW_FILES or fmt not in (*TEXTS, PICKLED):
+        return False
+    # Each look at a file of a store is a request, and tasks make several at a time.
+    if any(map(is_stored, sources)):
         return False
     size = sum(part.size for part in pieces) if fmt in TEXTS else sum(map(size_of, sources))
     # Nobody knows beforehand how long a packed text is.
