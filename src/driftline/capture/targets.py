@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from driftline.capture.checkpoint import Checkpoint, TableEntry
 from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
 from driftline.capture.resuming import Resumption
-from driftline.core.history.batch_properties import Captured, Token
+from driftline.core.history.batch_properties import Captured, Token, check_table, other_checkpoint
 from driftline.core.support import as_json
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
@@ -23,6 +23,7 @@ from driftline.ingest.fan_out import (
     FanOutJson,
     FanOutResult,
     MicroBatch,
+    hinting_at_restore,
     older_checkpoint,
     tables_of,
 )
@@ -266,24 +267,18 @@ def resumption_of(name: str, catalog: Catalog, pattern: Pattern, checkpoint: Che
 def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:
     """Raise DataError if a table of a pattern and the checkpoint of the capture differ."""
     noted, last = checkpoint.tables.get(table), Captured.of(name, state.properties)
-    if noted is not None and noted.uuid != state.uuid:
-        became = "is another one than at its last batch" if state.exists else "was dropped"
-        raise DataError(f"{table} {became}: capture {name} goes on where it was before", RESTORE)
+    with hinting_at_restore():
+        if noted is not None:
+            check_table(name, noted.uuid, table, state.uuid)
+        if last is not None and last.stream != checkpoint.stream:
+            raise other_checkpoint(name, table, last)
     if noted is not None and (last is None or last.epoch < noted.epoch):
         has = "no batch" if last is None else f"batches up to {last.epoch}"
         raise DataError(
             f"{table} has {has} of capture {name}, which brought it batch {noted.epoch}: it may be restored",
             RESTORE,
         )
-    if last is None:
-        return
-    if last.stream != checkpoint.stream:
-        raise DataError(
-            f"{table} has the batches of capture {name} up to {last.epoch}, by another checkpoint; "
-            "this one would bring them again",
-            "use that checkpoint; or give the capture another name to ingest everything again",
-        )
-    if last.epoch > checkpoint.last_assigned:
+    if last is not None and last.epoch > checkpoint.last_assigned:
         raise older_checkpoint(name, table, last.epoch, checkpoint.last_assigned)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from driftline.cli.fan_out import must_fit, must_fit_tables
+from driftline.cli.fan_out import must_fit, must_fit_tables, tables_of
 from driftline.cli.grouped import tables
 from driftline.cli.options import (
     AllHints,
@@ -365,7 +365,7 @@ def capture(
     more = more_hints(all_hints=hints)
     shown = Running(lake, name, json, scope.words(into), all_tables, more, counted, health)
     if is_pattern(into):
-        query = lake.fan_out(into, **({} if max_tables is None else {"max_tables": max_tables})).capture(
+        query = tables_of(lake, into, max_tables).capture(
             source, name=name, checkpoint=checkpoint, every=pause, format=format, max_files=max_files, notify=notify,
             list_every=pause_of_lists, changed_files=changed_files, kafka=clients.kafka, start=from_,
             value_format=value_format, kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,

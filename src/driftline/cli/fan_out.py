@@ -14,6 +14,7 @@ from driftline.files.endings import FileFormat
 
 if TYPE_CHECKING:
     from driftline.ingest.fan_out import FanOutResult
+    from driftline.lake import Lake, PatternTables
 
 
 def fan_out(
@@ -46,7 +47,7 @@ def fan_out(
     with Progress() as progress:
         lake = scope.open(progress, brief=little(kind, files), writes=not dry_run)
     with Progress(lake.spark, sum(stamp.size for stamp in stamps(files).values())) as progress:
-        tables = lake.fan_out(pattern, **({} if max_tables is None else {"max_tables": max_tables}))
+        tables = tables_of(lake, pattern, max_tables)
         try:
             result = tables.ingest(
                 files,
@@ -62,6 +63,11 @@ def fan_out(
             raise
     _show(result, title, output, fail_on, all_tables=all_tables)
     return result
+
+
+def tables_of(lake: Lake, pattern: str, max_tables: int | None) -> PatternTables:
+    """Open the tables of a pattern. ``max_tables``: as a flag gives it, None without the flag."""
+    return lake.fan_out(pattern) if max_tables is None else lake.fan_out(pattern, max_tables=max_tables)
 
 
 def must_fit_tables(max_tables: int | None, *, all_tables: bool) -> None:

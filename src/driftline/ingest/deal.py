@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import MAX_DEPTH, Malformed, Number, UnlistedDocument, parse, raw_members, reason
-from driftline.ingest.pattern import OTHER, Brace, Pattern, Values, of_file, text_of
+from driftline.ingest.pattern import Brace, Pattern, Values, is_other, of_file, text_of
 from driftline.observe.decoder import REFUSED
 from driftline.readers.json.rows import Run
 
 SPOOL = pa.schema([("text", pa.large_binary()), ("line", pa.int64()), ("why", pa.string())])
 SPELLINGS = 20  # values that a table remembers, which differ in case alone
-_RUN = 32 * 2**20  # bytes of text that are sorted by table at a time
+RUN = 32 * 2**20  # bytes that are sorted by table at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,15 @@ class Share:
     def spellings(self) -> tuple[str, ...]:
         """The values that named the table, if they did, for a person."""
         return tuple(", ".join(filter(None, values)) for values in self.values)
+
+
+def share_of(shares: dict[str, Share], table: str, values: Values) -> Share:
+    """Return the share of a table that these values named, and keep them with it."""
+    share = shares.setdefault(table, Share())
+    # Of `_other` they may be as many as there are records, and do not name it.
+    if not is_other(table) and len(share.values) < SPELLINGS:
+        share.values[values] = None
+    return share
 
 
 def deal(
@@ -92,12 +101,9 @@ class _Spool:
         # Its class says why such a text is no record.
         why = None if type(text) is bytes else reason(text)
         self._texts.setdefault((table, run.source), []).append((raw, number, why))
-        share = self._shares.setdefault(table, Share())
-        # Of `_other` they may be as many as there are records, and do not name it.
-        if table.rpartition(".")[2] != OTHER and len(share.values) < SPELLINGS:
-            share.values[values] = None
+        share_of(self._shares, table, values)
         self._size += len(raw)
-        if self._size > _RUN:
+        if self._size > RUN:
             self.flush()
 
     def flush(self) -> None:
@@ -191,9 +197,9 @@ def text_at(record: object, path: FieldPath) -> str | None:
     return text_of(Decimal(record) if isinstance(record, Number) else record)
 
 
-def slices_of(spool: str, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Read slices of a spool file."""
+def slices_of(spool: str, numbers: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Read slices of a spool file; all of them without ``numbers``."""
     with pa.memory_map(spool) as file:
         batches = pa.ipc.open_file(file)
-        for number in numbers:
+        for number in range(batches.num_record_batches) if numbers is None else numbers:
             yield batches.get_batch(number)

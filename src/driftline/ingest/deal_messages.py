@@ -14,15 +14,13 @@ import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import Malformed, parse
-from driftline.ingest.deal import SPELLINGS, RecordValues, Share, SpoolSlice, text_at
-from driftline.ingest.pattern import OTHER, TOPIC, Pattern, Values
+from driftline.ingest.deal import RUN, RecordValues, Share, SpoolSlice, share_of, slices_of, text_at
+from driftline.ingest.pattern import TOPIC, Pattern, Values
 from driftline.runtime.disk import Bounds, delete_file
 from driftline.sources.texts import Texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_RUN = 32 * 2**20  # bytes of messages that are sorted by table at a time
 
 
 def deal_messages(
@@ -45,7 +43,7 @@ def deal_messages(
     with ExitStack() as stack:
         dealt = _HeldMessages(spool, stack, shares)
         for _, path in sorted(map(tuple, collected)):
-            for batch in _batches(path):
+            for batch in slices_of(path):
                 values = reader.values(batch)
                 named = tables(list(dict.fromkeys(of_row for of_row in values if of_row is not None)))
                 dealt.add(batch, values, named)
@@ -72,13 +70,6 @@ def _written(folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         )
 
 
-def _batches(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as file:
-        spooled = pa.ipc.open_file(file)
-        for number in range(spooled.num_record_batches):
-            yield spooled.get_batch(number)
-
-
 class _HeldMessages:
     """Messages on their way into the spool: a batch of each table's messages, for each run of some bytes."""
 
@@ -97,14 +88,11 @@ class _HeldMessages:
             if of_row is not None:
                 places.setdefault(named[of_row], []).append(place)
         for of_row, table in named.items():
-            share = self._shares.setdefault(table, Share())
-            # Of `_other` they may be as many as there are records, and do not name it.
-            if table.rpartition(".")[2] != OTHER and len(share.values) < SPELLINGS:
-                share.values[of_row] = None
+            share_of(self._shares, table, of_row)
         for table, of_table in places.items():
             self._held.setdefault(table, []).append(batch.take(pa.array(of_table, pa.int64())))
         self._size += batch.nbytes
-        if self._size > _RUN:
+        if self._size > RUN:
             self.flush()
 
     def flush(self) -> None:

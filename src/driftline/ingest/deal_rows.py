@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.schema.types import Primitive, Struct, Type
-from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
-from driftline.ingest.pattern import OTHER, Brace, Pattern, Values, of_file, text_of
+from driftline.ingest.deal import Share, SpoolSlice, share_of
+from driftline.ingest.pattern import Brace, Pattern, Values, of_file, text_of
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.rejects import Reject
 
@@ -115,9 +115,7 @@ class RowSpool:
         if rows.rejects:
             places.setdefault(named[of_none], [])
         for of_row in in_order:
-            share = self.shares.setdefault(named[of_row], Share())
-            if named[of_row].rpartition(".")[2] != OTHER and len(share.values) < SPELLINGS:
-                share.values[of_row] = None
+            share_of(self.shares, named[of_row], of_row)
         for table, of_table in places.items():
             is_others = bool(rows.rejects) and table == named[of_none]
             yield table, of_table, rows.rejects if is_others else ()

@@ -24,7 +24,7 @@ from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
 from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
-from driftline.ingest.pattern import OTHER, TOPIC, Pattern, Values
+from driftline.ingest.pattern import TOPIC, Pattern, Values, is_other
 from driftline.ingest.result import Result
 from driftline.runtime.shown import Shown
 from driftline.runtime.threads import at_once
@@ -150,14 +150,13 @@ class MicroBatch:
         token = self.token(table.name)
         last = Captured.of(token.name, state.properties)
         try:
-            token.check(table.name, state.uuid, state.properties)
+            with hinting_at_restore():
+                token.check(table.name, state.uuid, state.properties)
         except BatchIsInError:
             assert last is not None
             if last.epoch > token.epoch:
                 raise older_checkpoint(token.name, table.name, last.epoch, token.epoch) from None
             return True
-        except DataError as error:
-            raise DataError(f"{error.message}", RESTORE) from error
         return False
 
 
@@ -256,7 +255,7 @@ class FanOut:
     def settings_of(self, name: str) -> Mapping[str, Any]:
         """The settings that a table is given; `_other` gets none of a key."""
         given = self.settings(name)
-        if name.rpartition(".")[2] != OTHER:
+        if not is_other(name):
             return given
         # It takes records of many kinds, which a key of one of them would have replace each other.
         others = {setting: value for setting, value in given.items() if setting not in KEY_SETTINGS}
@@ -420,6 +419,15 @@ def tables_of(catalog: Catalog, pattern: Pattern) -> list[str]:
     return [name for name in catalog.tables() if pattern.in_namespace(name) and not name.endswith(QUARANTINE)]
 
 
+@contextmanager
+def hinting_at_restore() -> Iterator[None]:
+    """Give errors about a table of another time than the checkpoint the hint that holds for a pattern."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error.message}", RESTORE) from error
+
+
 def older_checkpoint(capture: str, table: str, has: int, checkpoint: int) -> DataError:
     """The error for a table of a pattern that has later micro-batches than the checkpoint."""
     return DataError(
@@ -442,7 +450,7 @@ _AROUND = ("payload", "value")  # a message with its schema, or with its key, st
 
 def _must_stay(pattern: Pattern, table: str, row_key: RowKey) -> None:
     """Raise UsageError for braces whose values may change for a row: it would then stand in two tables."""
-    if table.rpartition(".")[2] == OTHER:
+    if is_other(table):
         raise UsageError(
             f"{table} has a key, and takes records of many kinds, which would replace each other",
             f"ingest into a pattern of another namespace, or rename {table} before",

@@ -252,6 +252,11 @@ def _spelled(number: Decimal) -> str:
     return f"{minus}{padded[:exponent]}.{padded[exponent:]}"
 
 
+def is_other(table: str) -> bool:
+    """True for the table of records whose values name none, in any namespace."""
+    return table.rpartition(".")[2] == OTHER
+
+
 def of_file(path: str) -> Mapping[str, str | None]:
     """Return the values that a file's path has for braces.
 

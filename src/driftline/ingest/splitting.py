@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from statistics import median
@@ -51,7 +51,7 @@ def advice(source: JsonFiles, settings: TableSettings, table: str) -> Iterator[s
     """
     if source.workbooks or settings.records or settings.row_key is not None:
         return
-    texts = (bytes(text) for run in source.runs(settings) for text in run.lines if type(text) is bytes)
+    texts = (text for run in source.runs(settings) for text in run.lines if type(text) is bytes)
     first = list(islice(filter(None, map(_record, texts)), _FIRST))
     if split := best_split(first):
         namespace = table.rpartition(".")[0]
@@ -73,13 +73,22 @@ def best_split(records: Iterable[Mapping[str, object]], most: int = MAX_TABLES) 
     if len(counts) < _FEW:
         return None
     frequent = [field for field, count in counts.items() if count >= _PRESENT * len(leaves)]
-    splits = (_split(field, leaves, most) for field in frequent if len(field) <= _DEPTH)
+    splits = (_split(field, leaves, len(counts), most) for field in frequent if len(field) <= _DEPTH)
     possible = [split for split in splits if split is not None and split.cells <= _SAVED]
     return min(possible, key=lambda split: (split.cells, split.tables), default=None)
 
 
-def _split(field: Path, leaves: list[tuple[Mapping[str, object], Leaves]], most: int) -> SplitByField | None:
-    """A split by a field; None if too few records have it, or it has too many values."""
+def _split(
+    field: Path, leaves: Sequence[tuple[Mapping[str, object], Leaves]], width: int, most: int
+) -> SplitByField | None:
+    """A split by a field; None if too few records have it, or it has too many values.
+
+    Args:
+        field: of the records.
+        leaves: the records, each with the paths of its leaves.
+        width: the number of columns of one table for all.
+        most: tables that a split may make.
+    """
     of_values: dict[str | None, tuple[int, Leaves]] = {}
     for record, shape in leaves:
         value = text_at(record, field)
@@ -90,12 +99,11 @@ def _split(field: Path, leaves: list[tuple[Mapping[str, object], Leaves]], most:
     absent, _ = of_values.get(None, (0, frozenset()))
     if absent > (1 - _PRESENT) * len(leaves) or len(of_values.keys() - {None}) < 2:
         return None
-    whole = frozenset().union(*(union for _, union in of_values.values()))
     cells = sum(count * len(union) for count, union in of_values.values())
     if len(leaves) < _RECORDS * len(of_values):  # as a field that identifies records does
         return None
     columns = round(median(len(union) for _, union in of_values.values()))
-    return SplitByField(field, len(of_values), columns, cells / (len(leaves) * len(whole)))
+    return SplitByField(field, len(of_values), columns, cells / (len(leaves) * width))
 
 
 def _leaves(value: object, path: Path) -> Iterator[Path]:
@@ -112,7 +120,6 @@ def _leaves(value: object, path: Path) -> Iterator[Path]:
 
 def _record(text: bytes) -> Mapping[str, object] | None:
     try:
-        record = parse(text)
+        return parse(text)
     except Malformed:
         return None
-    return record if isinstance(record, dict) else None

@@ -292,8 +292,9 @@ class Lake(Shown):
         return "--config", "FILE"
 
     def _beside(self) -> Lake:
-        """The same lake for other threads, in a session of their own: what one sets for its reading, the
-        other would read by. It begins when something needs Spark.
+        """Return this lake on a session of its own, which begins when something needs Spark.
+
+        Threads that share a session would read by each other's settings.
         """
 
         def start() -> tuple[SparkSession, Catalog]:

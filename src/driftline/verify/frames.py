@@ -76,7 +76,7 @@ class SparkTasks:
         return self.raw(quarantine, unmet).rdd.map(lambda row: (bytes(row[0] or b""), row[1]))
 
     def raw(self, quarantine: str | DataFrame, unmet: str) -> DataFrame:
-        """The same as rows of a frame, whose bytes may be null."""
+        """A frame of raw bytes, which may be null, and flags, as `quarantined` has them."""
         from pyspark.sql import functions as F
 
         raw = F.coalesce("raw_bytes", F.col("raw").cast("binary"))
