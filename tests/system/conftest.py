@@ -1,12 +1,13 @@
 """A process of driftline's commands, and Debian's Chromium, without a window."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 from answering import Commands, commands
 from driftline.report.page import page
@@ -53,6 +54,11 @@ def show(browser, tmp_path):
         return browser
 
     return show
+
+
+def until(browser, has: Callable[[webdriver.Chrome], object]) -> None:
+    """Wait until a browser has what a page's script or another page brings."""
+    WebDriverWait(browser, 30).until(has)
 
 
 def look(browser, width: int, height: int, *, dark: bool = False) -> None:

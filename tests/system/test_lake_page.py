@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import text_to_be_present_in_element
 from selenium.webdriver.support.ui import Select
 
 from driftline.core.columns.statistics import SeenIn
@@ -14,7 +15,7 @@ from driftline.report.page import INDEX, page, pages
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
-from system.conftest import by_axe
+from system.conftest import by_axe, until
 
 DAY = 86_400_000  # milliseconds
 
@@ -118,7 +119,9 @@ def test_a_link_leads_to_a_column(show):
     assert browser.find_element(By.CSS_SELECTOR, ".row.at .name").text.strip() == "field_042"
     # Whoever looks at another column has its address.
     browser.find_element(By.CSS_SELECTOR, ".card a[href*='field_001_string']").click()
-    assert browser.find_element(By.CSS_SELECTOR, "#detail h3").text == "group_00.field_001_string"
+    until(
+        browser, text_to_be_present_in_element((By.CSS_SELECTOR, "#detail h3"), "group_00.field_001_string")
+    )
     assert browser.current_url.endswith("#c:group_00.field_001_string")
     browser.get(f"{here}#c:%E0%A4%A")
     browser.get(f"{here}#c:nothing")

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import presence_of_element_located
 
 from answering import Commands
-from system.conftest import by_axe, look
+from system.conftest import by_axe, look, until
 
 pytestmark = pytest.mark.nightly
 T = "shop.orders"
@@ -62,8 +63,7 @@ def test_who_has_the_printed_url_finds_the_drift_and_axe_finds_nothing(url: str,
     home = f"http://{urlsplit(url).netloc}"
     browser.get(f"{home}/")
     assert "Refused" in browser.title
-    browser.get(url)
-    browser.find_element(By.PARTIAL_LINK_TEXT, T)
+    enter(browser, url)
     shown = {
         f"/table?name={T}": "total_string",
         f"/field?table={T}&path=total_string": DRIFTED,
@@ -79,6 +79,12 @@ def test_who_has_the_printed_url_finds_the_drift_and_axe_finds_nothing(url: str,
             browser.get(home + page)
             assert text in body(browser), page
             assert_accessible(browser, width)
+
+
+def enter(browser, url: str) -> None:
+    """Open the URL with its token, from whose page the browser goes on to the tables."""
+    browser.get(url)
+    until(browser, presence_of_element_located((By.LINK_TEXT, T)))
 
 
 def body(browser) -> str:
@@ -113,7 +119,7 @@ def test_who_sees_the_drift_settles_it_with_a_look_and_takes_it_back_on_a_phone_
             assert_accessible(browser, width)
 
     look(browser, 1280, 900)
-    browser.get(writable)
+    enter(browser, writable)
     for link in (T, "total", "total_string"):
         browser.find_element(By.LINK_TEXT, link).click()
     assert "n/a" in body(browser) and f"{DRIFTED}:1" in body(browser), "the row, the file and the line"
