@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -179,6 +179,9 @@ bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how 
 
 bench-many: $(INSTALLED) ## webhooks into 58 tables next to one, small batches into 60 next to bare commits (ARGS="--size 1e9 --rounds 1")
 	@$(PY) bench/many.py $(ARGS)
+
+bench-compact: $(INSTALLED) ## a capture that compacts behind its batches next to one that does not, and a compaction next to Spark's (ARGS="--batches 100")
+	@$(PY) bench/compact.py $(ARGS)
 
 bench-expect: $(INSTALLED) ## five expectations of a million events, with them and without in turns, next to Spark's SQL (ARGS="--records 200000")
 	@$(PY) bench/expect.py $(ARGS)

@@ -99,6 +99,32 @@ def test_a_compaction_takes_groups_of_one_partition_up_to_512_mb(name: str) -> N
     ]
 
 
+LEVELS = {
+    "eight of a row each": [file(f"p/{n}", 1, 0, 1) for n in range(8)],
+    "eight of two levels": [file(f"p/{n}", 7 + n % 2, 0, 1) for n in range(8)],
+    "eight of each of two levels": [file(f"p/{n}", 7 + n % 2, 0, 1) for n in range(16)],
+    "eight of one level once their dead rows are left out": [
+        file(f"p/{n}", 8, 2 * (n % 2), 1) for n in range(16)
+    ],
+    "eight, of which one is large": [file(f"p/{n}", 9, 0, 8 * MB if n == 7 else 1) for n in range(8)],
+    "sixteen that are more than a batch may write": [file(f"p/{n}", 9, 0, 7 * MB) for n in range(16)],
+    "one worn": [file("p/a", 9, 3, MB)],
+}
+TAKEN = {
+    "eight of a row each": [8],
+    "eight of each of two levels": [8, 8],
+    "eight of one level once their dead rows are left out": [8, 8],
+    "sixteen that are more than a batch may write": [9, 7],
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_behind_a_batch_eight_small_files_of_one_level_become_one(name: str) -> None:
+    groups = choose(LEVELS[name], RewriteBudget.behind_batch())
+    assert [len(group) for group in groups] == TAKEN.get(name, [])
+    assert choose(LEVELS[name], RewriteBudget.behind_batch(), lambda path: path == "p/0") == []
+
+
 def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
     fields = (Field("a", LONG, 1), Field(ROW_ID, LONG, 8), Field(CHANGED, LONG, 9))
     path = str(tmp_path / "f.parquet")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.history.entries import BATCH, MOVED, OTHERS
+from driftline.core.history.entries import BATCH, COMPACTED, MOVED, OTHERS
 from driftline.core.history.retention import (
     BEHIND,
     DELETES_BRANCH,
@@ -113,6 +113,15 @@ def test_the_last_of_each_ten_minutes_stays() -> None:
     for s in found:
         slots[s["timestamp-ms"] // SLOT] = s["snapshot-id"]
     assert left == set(range(301, 401)) | set(slots.values())
+
+
+def test_compactions_between_batches_are_thinned_as_they_are() -> None:
+    found = every(SECOND, 5000)
+    for s in found[14::15]:
+        s["summary"] = {"operation": "replace", COMPACTED: "15", MOVED: "75", "deleted-data-files": "15"}
+    assert len(kept(table(*found))) in (KEEP + 8, KEEP + 9)
+    found[4004]["summary"][OTHERS] = "true"  # of what others wrote nobody else would take care
+    assert {4004, 4005} <= set(kept(table(*found)))
 
 
 def test_what_is_older_than_five_days_goes() -> None:

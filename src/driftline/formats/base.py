@@ -108,10 +108,22 @@ def carried(
 
 
 class Added(NamedTuple):
-    """The number of data files that a transaction has written, and their bytes."""
+    """The number of data files that a transaction has written, and their bytes.
+
+    ``total``: the number of the table's data files with them; 0 if unknown.
+    """
 
     files: int = 0
     bytes: int = 0
+    total: int = 0
+
+    def passes(self, number: int) -> bool:
+        """True if with these files the table's number of files has come to the next multiple of ``number``.
+
+        >>> [Added(files, 0, total).passes(8) for files, total in ((1, 7), (1, 8), (3, 10), (2, 10), (1, 0))]
+        [False, True, True, False, False]
+        """
+        return self.total // number > max(self.total - self.files, 0) // number
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +354,8 @@ class Transaction(RowTransaction, UpkeepTransaction, Protocol):
 class FileTransaction(Transaction, Protocol):
     """A transaction that writes files anew, and changes no row."""
 
-    def rewritable(self) -> Rewritable:
-        """Choose the files that are worth writing anew."""
+    def rewritable(self, *, behind_batch: bool = False) -> Rewritable:
+        """Choose the files that are worth writing anew, or those of them that are ``behind_batch``."""
         ...
 
     def write(
@@ -586,6 +598,11 @@ class CatalogTable(AlterableTable, Protocol):
     def with_rows(self) -> CatalogTable:
         """Return the table itself."""
         return self
+
+    @property
+    def can_compact(self) -> bool:
+        """True if driftline writes files of the format anew."""
+        return False
 
     @property
     def as_text(self) -> frozenset[Primitive]:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from driftline.errors import DataError, DriftlineError
@@ -34,12 +34,14 @@ class Retry:
     Attributes:
         progress: called with each wait, and may end it by raising an error.
         endless: keep waiting until then.
+        patience: seconds after which it ends otherwise.
     """
 
     name: str
     progress: Progress = lambda _: None
     # A capture runs without anybody who would try again later.
     endless: bool = False
+    patience: float = field(default_factory=lambda: PATIENCE)
     conflicts: int = 0
     since: float | None = None
     committing: float = 0.0  # seconds, waits for others included
@@ -70,7 +72,7 @@ class Retry:
         waited = now - self.since
         times = "once" if self.conflicts == 1 else f"{self.conflicts} times"
         # A capture has nobody who would run it again, so it waits without limit; a command has.
-        if not self.endless and waited >= PATIENCE:
+        if not self.endless and waited >= self.patience:
             raise DataError(
                 f"{self.name}: {conflict}: others changed it {times} in {waited:.0f} s",
                 "other writers keep changing this table; try again later",

@@ -26,6 +26,7 @@ from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable, name_text
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import JSON_SIGNS
+from driftline.core.settings.declarations import property_of
 from driftline.core.settings.properties import (
     NEW_TABLE,
     earlier_patterns,
@@ -240,6 +241,7 @@ class RecentBatches:
 AGAIN = "nothing was committed; run the batch again once its files are complete"
 
 _SIGNS = {"driftline.decimal", "driftline.thousands"}
+_COMPACT = property_of("compact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +347,11 @@ class BatchRequest:
         return {**self.properties, **self.alone}
 
     def _new(self, state: State) -> Mapping[str, str]:
-        return {} if state.exists else {**NEW_TABLE, **state.properties}
+        if state.exists:
+            return {}
+        # A capture leaves a file with each micro-batch, and has nobody who would compact them.
+        compacts = self.token is not None and self.table.can_compact
+        return {**NEW_TABLE, **({_COMPACT: "auto"} if compacts else {}), **state.properties}
 
     def with_own(self, planned: Plan, observation: Observation) -> Plan:
         """Add the columns that the source fills itself to the plan, if there are records."""

@@ -23,6 +23,7 @@ from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit
 from driftline.ingest.accept import accepted, fail_of_expectation, unreadable
 from driftline.ingest.batch import BatchRequest, Planned, outcome, paths_of_rest, rest_of
+from driftline.ingest.compaction import compact_behind
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import lossy, rewritten
 from driftline.keys.settle import KeyCounts
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _OFTEN = 2  # conflicts per batch
 # Concurrent ALTERs take the ids in between, and files that are already written stay valid.
 _ROOM = 1000  # ids of columns
+# A look at all of its files takes a while, so a table is looked at each time that it has so many more.
+_MANY_FILES = 8
 
 
 class SpeculationFailed(Exception):
@@ -492,8 +495,11 @@ class PreparedRows(Prepared):
             self.rejects.transaction.upkeep()
         rest = rest_of(transaction, planned, self.waiting)
         ended = outcome(planned, written, self.quarantined, snapshot, rest)
-        files, size = transaction.written
-        return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
+        added, table = transaction.written, planned.batch.table
+        if planned.settings.compacts and table.can_compact and added.passes(_MANY_FILES):
+            ended = replace(ended, hints=(*ended.hints, *compact_behind(table, planned.batch.progress)))
+        location = location if written else ""
+        return replace(ended, location=location, files_written=added.files, bytes_written=added.bytes)
 
 
 def summary(planned: Planned) -> dict[str, str]:

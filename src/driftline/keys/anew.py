@@ -27,6 +27,8 @@ _MANY = 8  # small files that become one: a row is rewritten only a few times un
 _ALWAYS = 64 * 2**20  # bytes that any batch may rewrite
 # Micro-batches leave small files, and each costs every later batch a deletion vector.
 _SMALL = 2**20  # bytes of a file that a batch takes for small
+_LEVELED = 8 * 2**20  # bytes of a file that is gathered with others of its level
+_ROWS_OF_LEVEL = 3  # bits of the number of rows, by which the next level has more
 _GROUP = 512 * 2**20  # bytes of a commit of a compaction
 
 
@@ -57,6 +59,15 @@ class RewriteCandidate:
     def place(self) -> tuple[int, str]:
         """The partition spec and the partition: files of different ones could never become one."""
         return self.spec, self.partition or self.path.rpartition("/")[0]
+
+    @property
+    def level(self) -> int:
+        """The power of eight that the number of rows left has reached.
+
+        >>> [RewriteCandidate("f", rows, 1, BitMap64()).level for rows in (0, 1, 7, 8, 63, 64, 4096)]
+        [0, 0, 0, 1, 1, 2, 4]
+        """
+        return max(self.left.bit_length() - 1, 0) // _ROWS_OF_LEVEL
 
     @property
     def is_worn(self) -> bool:
@@ -91,6 +102,8 @@ class RewriteBudget:
         spec: the id of the partition spec that all files should have; None if any is right.
         everything: files are written anew whatever they are, to sort them.
         once: what does not fit into one group waits.
+        by_level: only files of one level go together, so that a row is written anew about once each time
+            that there are eight times as many.
     """
 
     most: int
@@ -99,6 +112,12 @@ class RewriteBudget:
     spec: int | None = None
     everything: bool = False
     once: bool = False
+    by_level: bool = False
+
+    @classmethod
+    def behind_batch(cls) -> RewriteBudget:
+        """Return what is written anew behind a batch."""
+        return cls(_ALWAYS, _LEVELED, by_level=True)
 
     @classmethod
     def of_batch(cls, size: int) -> RewriteBudget:
@@ -121,10 +140,16 @@ def choose(
         budget: the limits.
         can_move: returns False for the path of a file whose values another file would change.
     """
-    by_place: dict[tuple[int, str], list[RewriteCandidate]] = {}
+    by_place: dict[tuple[object, ...], list[RewriteCandidate]] = {}
     for file in files:
-        by_place.setdefault(file.place, []).append(file)
+        level = file.level if budget.by_level else 0
+        by_place.setdefault((*file.place, level), []).append(file)
     worth = [list(_worth(of_place, budget)) for of_place in by_place.values()]
+    if budget.by_level:
+        movable = ([file for file in of_place if can_move(file.path)] for of_place in worth)
+        return [
+            group for of_place in movable if len(of_place) >= _MANY for group in _groups(of_place, budget)
+        ]
     if budget.once:
         group = _fitting([file for of_place in worth for file in of_place], budget.most, can_move)
         return [group] if group else []

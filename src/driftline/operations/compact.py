@@ -7,23 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-import pyarrow as pa
-
-from driftline.core.history.entries import COMPACTED, MOVED
 from driftline.core.support import as_json
-from driftline.errors import DataError, no_table
+from driftline.errors import no_table
 from driftline.formats.base import Moved
-from driftline.formats.commit import Retry, commit
-from driftline.keys.slices import RowsOf, Slices
+from driftline.formats.commit import Retry
+from driftline.ingest.compaction import file_transaction, write_anew
 from driftline.operations.replay import explaining
 from driftline.runtime.shown import Shown
-from driftline.tasks.batch_folder import folder_of_batch
 
 if TYPE_CHECKING:
-    from driftline.formats.base import Added, CatalogTable, FileTransaction, Rewritable
+    from driftline.formats.base import CatalogTable, Rewritable
     from driftline.keys.anew import RewriteCandidate
-
-_FAULT = "nothing is changed by this group; please report it"
 
 
 class CompactedJson(TypedDict):
@@ -106,7 +100,7 @@ def compact(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], Non
     if not table.load().exists:
         raise no_table(table.name)
     progress("choosing files")
-    chosen = _transaction(table, progress).rewritable()
+    chosen = file_transaction(table, progress).rewritable()
     tally = _Tally(left=Counter(chosen.left))
     for number, group in enumerate(chosen.groups, 1):
         if dry_run:
@@ -116,7 +110,8 @@ def compact(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], Non
         progress(f"group {number} of {len(chosen.groups)}")
         try:
             with explaining(table.name):
-                added = _write(table, group, progress)
+                transaction = file_transaction(table, progress)
+                added = write_anew(transaction, table, group, Retry(table.name, progress))
         except Moved as reason:
             tally.left[str(reason)] += len(group)
         else:
@@ -128,33 +123,3 @@ def _outcome(name: str, chosen: Rewritable, tally: _Tally, *, is_done: bool) -> 
     files, size = chosen.files + tally.files, chosen.size + tally.size
     counts = (chosen.files, files, chosen.size, size, tally.rows, tally.gone, tally.commits)
     return Compacted(name, *counts, dict(tally.left), is_done)
-
-
-def _transaction(table: CatalogTable, progress: Callable[[str], None]) -> FileTransaction:
-    return Retry(table.name, progress).run(lambda: table.transaction(table.load()).by_file())
-
-
-def _write(table: CatalogTable, group: Sequence[RewriteCandidate], progress: Callable[[str], None]) -> Added:
-    """Write a group anew, and commit it; returns the files that took its place. Raises Moved."""
-    transaction = _transaction(table, progress)
-    try:
-        rows_left = transaction.rewrite_files(group)
-        with folder_of_batch(table.spark, transaction) as folder:
-            if folder is None:
-                raise DataError(
-                    f"{table.name} cannot be compacted: tasks see no common folder",
-                    "keep the table on a disk that all workers share, or in a store that they reach",
-                )
-            nothing = pa.table({"row": pa.array([], pa.int64())})
-            tasks = Slices(folder, ()).tasks(table.spark, nothing, RowsOf({}), rows_left)
-            summary = {MOVED: str(len(rows_left)), COMPACTED: str(len(group))}
-            written = transaction.write(tasks, folder, summary, with_ids=rows_left.with_ids)
-        if written != len(rows_left):
-            raise DataError(f"{table.name}: {written} of {len(rows_left)} rows were written", _FAULT)
-        added = transaction.written
-        commit(transaction, table.load, Retry(table.name, progress))
-    except BaseException:
-        transaction.abandon()
-        raise
-    transaction.upkeep()
-    return added

@@ -53,6 +53,7 @@ OURS = frozenset(
         "driftline.change",
         "driftline.changes",
         "driftline.expired",
+        "driftline.expired-compactions",
         "driftline.expiring",
         "driftline.files",
         "driftline.readings",

@@ -37,6 +37,7 @@ from driftline.core.settings.properties import HINTS, RESOLVED
 CHANGE_RECORD = "driftline.change"
 BATCH = "driftline.batch"
 EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
+EXPIRED_COMPACTIONS = "driftline.expired-compactions"  # how many of `COMPACTED` were let go
 EXPIRING = "driftline.expiring"  # the path of the list of files that wait for their deletion
 LEDGER = "driftline.files"  # where the source files are listed that the table has taken
 MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only rewrote

@@ -118,11 +118,11 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
     for name, ref in metadata.get("refs", {}).items():
         if name not in ("main", DELETES_BRANCH) and ref["type"] == "branch":
             needed |= _of_branch(metadata, ref, now)
-    batches = ((child, s) for child, s in pairwise(branch) if BATCH in s.get("summary", {}))
+    own = ((child, s) for child, s in pairwise(branch) if s.get("summary", {}).keys() & {BATCH, COMPACTED})
     # A snapshot goes only if the one after it took no file away either (see the module's docstring).
     spare = tuple(
         s["snapshot-id"]
-        for child, s in chain(batches, pairwise(deletes))
+        for child, s in chain(own, pairwise(deletes))
         if s["snapshot-id"] not in needed and keeps(s) and keeps(child)
     )
     return spare if len(spare) >= worth(least) else ()
@@ -197,7 +197,12 @@ def keeps(snapshot: Snapshot) -> bool:
 
 def is_counted(snapshot: Snapshot) -> bool:
     """True if the snapshot is a batch's, and counts among those that are thinned: a compaction is none."""
-    return keeps(snapshot) and COMPACTED not in snapshot.get("summary", {})
+    return keeps(snapshot) and not is_compaction(snapshot)
+
+
+def is_compaction(snapshot: Snapshot) -> bool:
+    """True if the snapshot only wrote driftline's files anew."""
+    return COMPACTED in snapshot.get("summary", {})
 
 
 def _age(snapshot: Snapshot) -> tuple[int, int]:

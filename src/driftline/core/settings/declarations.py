@@ -217,6 +217,11 @@ class SettingArguments(TypedDict, total=False):
         about="Where each row came from, as column `_source`: some of `file`, `line`, `topic`, `partition`, `offset`, `batch`, `time`. Off if not set.",
         flag=Flag("Add where each row came from as column _source: some of file, line, topic, partition, offset, batch, time.", "NAMES"),
     )]
+    compact: Annotated[Literal["auto", "off"], Setting(
+        about="Whether a batch is followed by a compaction of small files: `auto`, which Iceberg tables have that a capture makes, or `off`.",
+        default="off",
+        flag=Flag("Compact small files behind batches (auto), or never (off). [default: the table's; auto if a capture makes it]"),
+    )]
     records: Annotated[str, Setting(
         about="In JSON files: the path of the list that has the records, such as `items` or `data.rows`.",
         group="files",

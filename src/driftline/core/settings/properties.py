@@ -291,6 +291,7 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         csv=_dialect(properties),
         row_key=row_key,
         metadata=parse_metadata(value("metadata")) if value("metadata") else (),
+        compacts=value("compact") == "auto",
         # By name: a table keeps its properties in no order, and the first one decides where a record goes.
         # By name, as a table keeps its properties in no order, and an expectation that is stated anew must
         # not move records from one reason to another.

@@ -59,6 +59,7 @@ class TableSettings:
         row_key: the row key; None if each record is a row.
         metadata: the fields of the column `_source`.
         expect: the expectations of records, by name.
+        compacts: small files are written anew behind batches.
     """
 
     dates: str = default("dates")
@@ -81,3 +82,4 @@ class TableSettings:
     row_key: RowKey | None = None
     metadata: tuple[str, ...] = ()
     expect: tuple[Expectation, ...] = ()
+    compacts: bool = default("compact") == "auto"

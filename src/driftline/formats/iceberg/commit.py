@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.config import DURABILITY
 from driftline.core.history import entries, retention
-from driftline.core.history.entries import EXPIRED
+from driftline.core.history.entries import EXPIRED, EXPIRED_COMPACTIONS
 from driftline.core.history.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import dotted
@@ -530,15 +530,19 @@ def _let_go(table: IcebergHandle) -> None:
 
 
 def accounted(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
-    """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
+    """The properties that account for removed snapshots: how many, by kind, and those behind gaps."""
     branch = retention.main(metadata)
     remaining = [s for s in branch if s["snapshot-id"] not in gone]
     batches = [
         sum(map(retention.is_counted, line[: retention.first_gap(line) + 1])) for line in (branch, remaining)
     ]
-    expired = int(metadata["properties"].get(EXPIRED, 0)) + batches[0] - batches[1]
+    properties = metadata["properties"]
+    counts = {EXPIRED: int(properties.get(EXPIRED, 0)) + batches[0] - batches[1]}
+    if compactions := sum(s["snapshot-id"] in gone for s in branch if retention.is_compaction(s)):
+        counts[EXPIRED_COMPACTIONS] = int(properties.get(EXPIRED_COMPACTIONS, 0)) + compactions
     behind = retention.behind(remaining)
-    return {EXPIRED: str(expired)} | ({BEHIND: behind} if behind or BEHIND in metadata["properties"] else {})
+    accounts = {name: str(count) for name, count in counts.items()}
+    return accounts | ({BEHIND: behind} if behind or BEHIND in properties else {})
 
 
 def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:

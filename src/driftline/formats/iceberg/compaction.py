@@ -38,6 +38,22 @@ def only_in_tasks(name: str, why: str = "only Iceberg's own writer can write it"
 class FileRewrite(RowDelta):
     """The files of a table that a transaction writes anew, one group of them."""
 
+    def choose_behind_batch(self, struct: Struct) -> Rewritable:
+        """Choose the files that are written anew behind a batch, in groups, each for one commit.
+
+        Args:
+            struct: the table's columns.
+        """
+        self._plan()
+        readable = [path for path, file in self._files.items() if self._unreadable(file) is None]
+        # Each look at a footer takes a read, so only files that would be taken are looked at.
+        groups = choose(
+            map(self._placed, readable),
+            RewriteBudget.behind_batch(),
+            lambda path: self._immovable(path, struct) is None,
+        )
+        return Rewritable(groups, files=len(self._files))
+
     def choose(self, target: int, struct: Struct, spec: int) -> Rewritable:
         """Choose the files that are worth writing anew, in groups, each for one commit.
 

@@ -33,8 +33,8 @@ from driftline.core.columns.statistics import (
 from driftline.core.columns.timeline import periods
 from driftline.core.history import entries
 from driftline.core.history import entries as last_changes
-from driftline.core.history.entries import BATCH, COMPACTED, EXPIRED, MOVED, SEEN
-from driftline.core.history.retention import DELETES_BRANCH
+from driftline.core.history.entries import BATCH, EXPIRED, EXPIRED_COMPACTIONS, MOVED, SEEN
+from driftline.core.history.retention import DELETES_BRANCH, is_compaction
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
@@ -630,9 +630,10 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     schemas = list(reversed(entries.written_with(changes, metadata["current-schema-id"])))
     known = {s.id for s in snapshots(metadata)}
     # A compaction behind a gap is no batch that went.
-    known |= {s["snapshot-id"] for s in metadata.get("snapshots", ()) if COMPACTED in s.get("summary", {})}
+    known |= {s["snapshot-id"] for s in metadata.get("snapshots", ()) if is_compaction(s)}
     missing = int(metadata.get("last-sequence-number", 0)) - len(known)
-    return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
+    let_go = sum(int(properties.get(name, 0)) for name in (EXPIRED, EXPIRED_COMPACTIONS))
+    return Forgotten(schemas, 0 <= missing <= let_go)
 
 
 def _counts(sums: Sums) -> dict[int, dict[int | None, Count]]:

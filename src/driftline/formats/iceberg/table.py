@@ -85,6 +85,7 @@ class IcebergTable(CatalogTable):
 
     blank = Definition(format_version=2)
     parts_of = None  # an Iceberg table is sorted by no expressions
+    can_compact = True
 
     def __init__(self, handle: IcebergHandle) -> None:
         self.handle = handle

@@ -166,7 +166,8 @@ class IcebergTransaction(UpkeepTransaction):
         if not self._written:
             return Added()
         summary = self._java.table().currentSnapshot().summary()
-        return Added(int(summary.get("added-data-files") or 0), int(summary.get("added-files-size") or 0))
+        counts = ("added-data-files", "added-files-size", "total-data-files")
+        return Added(*(int(summary.get(count) or 0) for count in counts))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Apply the changes as one schema update; new columns get ids beyond ``after``."""
@@ -321,18 +322,23 @@ class IcebergTransaction(UpkeepTransaction):
             raise only_in_tasks(self.table.name)
         return self
 
-    def rewritable(self) -> Rewritable:
+    def rewritable(self, *, behind_batch: bool = False) -> Rewritable:
         """Choose the files that are worth writing anew, in groups, each for one commit."""
         assert self.base is not None
         table = self._java.table()
         if table.currentSnapshot() is None:
             return Rewritable()
+        self._delta = rewrite = self._file_rewrite()
+        if behind_batch:
+            return rewrite.choose_behind_batch(self.row_type)
         spec, target = int(table.spec().specId()), target_of(self.base.properties)
-        return self._file_rewrite().choose(target, self.row_type, spec)
+        return rewrite.choose(target, self.row_type, spec)
 
     def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
         """Take files out of the table; returns their rows, for `write`."""
-        self._delta = rewrite = self._file_rewrite()
+        # That which chose the files has planned the table's files.
+        rewrite = self._delta if isinstance(self._delta, FileRewrite) else self._file_rewrite()
+        self._delta = rewrite
         return rewrite.take(group, self.row_type)
 
     def _file_rewrite(self) -> FileRewrite:
