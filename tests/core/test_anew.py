@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,12 @@ GROUPS = {
 def test_a_compaction_takes_groups_of_one_partition_up_to_512_mb(name: str) -> None:
     groups = choose(FILES[name], RewriteBudget.of_compaction(128 * MB, spec=0))
     assert [len(group) for group in groups] == GROUPS.get(name, [])
-    assert [
-        len(group) for group in choose(FILES[name], RewriteBudget.of_compaction(128 * MB, 0, everything=True))
+    assert choose(FILES[name], RewriteBudget.of_compaction(128 * MB, 0, sort_order=1)), (
+        "none is known as sorted"
+    )
+    sorted_ = [replace(file, sort_order=1) for file in FILES[name]]
+    assert [len(group) for group in choose(sorted_, RewriteBudget.of_compaction(128 * MB, 0, 1))] == [
+        len(group) for group in groups
     ]
 
 

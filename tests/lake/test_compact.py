@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import UsageError
@@ -189,3 +190,21 @@ def test_a_ducklake_refuses_a_compaction_and_an_empty_table_has_none(lake: Lake,
             table.compact()
         return
     assert table.compact().commits == 0
+
+
+@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
+def test_files_of_before_the_sort_order_are_sorted_by_it_once(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "rows.jsonl"
+    table.ingest(put(file, [{"id": id_} for id_ in (3, 1, 2)]))
+    with pytest.raises(UsageError, match="has no sort order"):
+        table.compact(sort=True)
+    lake.alter(f"alter table {table_name} write ordered by id desc")
+    table.ingest(put(file, [{"id": id_} for id_ in (5, 7, 6)]), again=True)
+    assert table.compact().commits == 0
+    done = table.compact(sort=True)
+    assert (done.written_anew, done.rows, table.compact(sort=True).commits) == (1, 3, 0)
+    paths = [row.file_path for row in lake.sql(f"select file_path from lake.{table_name}.files").collect()]
+    stored = [pq.read_table(path.removeprefix("file:"))["id"].to_pylist() for path in paths]
+    assert sorted(stored) == [[3, 2, 1], [7, 6, 5]]

@@ -167,6 +167,9 @@ def erase(
 def compact(
     context: typer.Context,
     table: Annotated[str, table_argument("The table; or tables, as in 'shop.*'.", "NAMESPACE.TABLE|PATTERN")],
+    sort: Annotated[
+        bool, typer.Option("--sort", help="Also files that are not sorted by the table's order.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be written anew; change nothing.")
     ] = False,
@@ -184,7 +187,7 @@ def compact(
         chosen = _matching(lake, table) if is_pattern else [lake.table(table)]
         for each in chosen:
             try:
-                outcomes.append(each.compact(dry_run=dry_run, progress=progress.of(each.name)))
+                outcomes.append(each.compact(sort=sort, dry_run=dry_run, progress=progress.of(each.name)))
             except DriftlineError as error:
                 if not is_pattern:
                     raise

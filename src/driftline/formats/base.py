@@ -354,8 +354,13 @@ class Transaction(RowTransaction, UpkeepTransaction, Protocol):
 class FileTransaction(Transaction, Protocol):
     """A transaction that writes files anew, and changes no row."""
 
-    def rewritable(self, *, behind_batch: bool = False) -> Rewritable:
-        """Choose the files that are worth writing anew, or those of them that are ``behind_batch``."""
+    def rewritable(self, *, behind_batch: bool = False, sort: bool = False) -> Rewritable:
+        """Choose the files that are worth writing anew.
+
+        Args:
+            behind_batch: only small ones, as few as a batch may be followed by.
+            sort: those too that are not sorted by the table's order. Raises UsageError if it has none.
+        """
         ...
 
     def write(

@@ -44,6 +44,7 @@ class RewriteCandidate:
         changed: the sequence number of its rows.
         spec: the id of the partition spec that it was written by.
         partition: the values of its partition, as text; empty where its folder tells.
+        sort_order: the id of the order that its rows are sorted by; None if unknown.
     """
 
     path: str
@@ -54,6 +55,7 @@ class RewriteCandidate:
     changed: int | None = None
     spec: int = 0
     partition: str = ""
+    sort_order: int | None = None
 
     @property
     def place(self) -> tuple[int, str]:
@@ -100,7 +102,7 @@ class RewriteBudget:
         small: bytes of a file that is not small any more.
         enough: bytes of small files that are worth it, though the files are few; None if they never are.
         spec: the id of the partition spec that all files should have; None if any is right.
-        everything: files are written anew whatever they are, to sort them.
+        sort_order: the id of the order that all files should be sorted by; None if any is right.
         once: what does not fit into one group waits.
         by_level: only files of one level go together, so that a row is written anew about once each time
             that there are eight times as many.
@@ -110,7 +112,7 @@ class RewriteBudget:
     small: int
     enough: int | None = None
     spec: int | None = None
-    everything: bool = False
+    sort_order: int | None = None
     once: bool = False
     by_level: bool = False
 
@@ -125,9 +127,14 @@ class RewriteBudget:
         return cls(size + _ALWAYS, _SMALL, once=True)
 
     @classmethod
-    def of_compaction(cls, target: int, spec: int, *, everything: bool = False) -> RewriteBudget:
+    def of_compaction(cls, target: int, spec: int, sort_order: int | None = None) -> RewriteBudget:
         """Return what a compaction may write anew, of a table whose files should have ``target`` bytes."""
-        return cls(_GROUP, target // 4, target, spec, everything)
+        return cls(_GROUP, target // 4, target, spec, sort_order)
+
+    def wants(self, file: RewriteCandidate) -> bool:
+        """True if a file is worth writing anew, whatever other files there are."""
+        is_unsorted = self.sort_order is not None and file.sort_order != self.sort_order
+        return file.is_worn or is_unsorted or (self.spec is not None and file.spec != self.spec)
 
 
 def choose(
@@ -161,13 +168,8 @@ def _worth(files: Sequence[RewriteCandidate], budget: RewriteBudget) -> Iterator
     small = [file.size for file in files if file.size < budget.small]
     gathers = len(small) >= _MANY or (budget.enough is not None and sum(small) >= budget.enough)
     for file in files:
-        if budget.everything or _by_itself(file, budget) or (gathers and file.size < budget.small):
+        if budget.wants(file) or (gathers and file.size < budget.small):
             yield file
-
-
-def _by_itself(file: RewriteCandidate, budget: RewriteBudget) -> bool:
-    """True if a file is worth writing anew whatever else there is."""
-    return file.is_worn or (budget.spec is not None and file.spec != budget.spec)
 
 
 def _fitting(
@@ -194,7 +196,7 @@ def _groups(files: Iterable[RewriteCandidate], budget: RewriteBudget) -> Iterato
             group = []
         group.append(file)
     # A small file that is left alone would be written anew as it is.
-    if len(group) > 1 or budget.everything or any(_by_itself(file, budget) for file in group):
+    if len(group) > 1 or any(map(budget.wants, group)):
         yield group
 
 

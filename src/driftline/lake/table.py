@@ -392,21 +392,22 @@ class Table(Shown):
         return expire(self.lake.format, self.format, limit, captures, dry_run=dry_run, progress=progress)
 
     def compact(
-        self, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+        self, *, sort: bool = False, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
     ) -> Compacted:
         """Write small and worn files of the table anew; rows, their ids and the history stay.
 
         Files whose rows another writer changes meanwhile are left. Iceberg only.
 
         Args:
+            sort: Also write files anew that are not sorted by the table's order.
             dry_run: Tell what would be written; change nothing.
             progress: Called with the name of each step.
 
         Raises:
-            UsageError: There is no such table, or it is a DuckLake's.
+            UsageError: There is no such table, it is a DuckLake's, or has no order to sort by.
             DataError: Its rows cannot be written anew as they are.
         """
-        return compact(self.format, dry_run=dry_run, progress=progress)
+        return compact(self.format, sort=sort, dry_run=dry_run, progress=progress)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

@@ -83,24 +83,25 @@ class _Tally:
         self.commits += 1
 
 
-def compact(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], None]) -> Compacted:
+def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callable[[str], None]) -> Compacted:
     """Write small and worn files anew, each group of a partition in a commit of its own.
 
     A group whose files another writer changes meanwhile is left, and no writer waits for one.
 
     Args:
         table: its table.
+        sort: write files anew, too, that are not sorted by the table's order.
         dry_run: only tell what would be written.
         progress: called with the name of each step.
 
     Raises:
-        UsageError: there is no such table, or its format has no such files.
+        UsageError: there is no such table, its format has no such files, or it has no order to sort by.
         DataError: its rows cannot be written anew as they are.
     """
     if not table.load().exists:
         raise no_table(table.name)
     progress("choosing files")
-    chosen = file_transaction(table, progress).rewritable()
+    chosen = file_transaction(table, progress).rewritable(sort=sort)
     tally = _Tally(left=Counter(chosen.left))
     for number, group in enumerate(chosen.groups, 1):
         if dry_run:

@@ -54,23 +54,24 @@ class FileRewrite(RowDelta):
         )
         return Rewritable(groups, files=len(self._files))
 
-    def choose(self, target: int, struct: Struct, spec: int) -> Rewritable:
+    def choose(self, target: int, struct: Struct, spec: int, sort_order: int | None = None) -> Rewritable:
         """Choose the files that are worth writing anew, in groups, each for one commit.
 
         Args:
             target: bytes that a file should have.
             struct: the table's columns.
             spec: the id of the present partition spec.
+            sort_order: the id of the order that all files should be sorted by; None if any is right.
         """
         self._plan()
-        budget = RewriteBudget.of_compaction(target, spec)
+        budget = RewriteBudget.of_compaction(target, spec, sort_order)
         reasons: Counter[str] = Counter()
         candidates: list[RewriteCandidate] = []
         for path, file in self._files.items():
             reason = self._unreadable(file)
             if reason is None:
                 candidate = self._placed(path)
-                is_worth = candidate.size < budget.small or candidate.is_worn or candidate.spec != spec
+                is_worth = candidate.size < budget.small or budget.wants(candidate)
                 reason = self._immovable(path, struct) if is_worth else _ENOUGH
             if reason is None:
                 candidates.append(candidate)
@@ -92,7 +93,8 @@ class FileRewrite(RowDelta):
         file = self._files[path]
         changed = self._tasks[path].file().dataSequenceNumber()
         spec, partition = int(file["spec-id"]), str(file.get("partition", ""))
-        return replace(self._as_candidate(path), changed=changed, spec=spec, partition=partition)
+        placed = replace(self._as_candidate(path), changed=changed, spec=spec, partition=partition)
+        return replace(placed, sort_order=file.get("sort-order-id"))
 
     def _unreadable(self, file: Mapping[str, Any]) -> str | None:
         """The reason for which a file's rows cannot be read, or not without those that are deleted."""

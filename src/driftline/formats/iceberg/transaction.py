@@ -15,7 +15,7 @@ from driftline.core.changes.apply import refits
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.history.entries import BATCH, CHANGE_RECORD, LEDGER, OTHERS, SEEN, with_change
 from driftline.core.schema.types import Schema, Struct
-from driftline.errors import DataError, DriftlineError
+from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.base import (
     Added,
     CommitConflict,
@@ -322,7 +322,7 @@ class IcebergTransaction(UpkeepTransaction):
             raise only_in_tasks(self.table.name)
         return self
 
-    def rewritable(self, *, behind_batch: bool = False) -> Rewritable:
+    def rewritable(self, *, behind_batch: bool = False, sort: bool = False) -> Rewritable:
         """Choose the files that are worth writing anew, in groups, each for one commit."""
         assert self.base is not None
         table = self._java.table()
@@ -332,7 +332,13 @@ class IcebergTransaction(UpkeepTransaction):
         if behind_batch:
             return rewrite.choose_behind_batch(self.row_type)
         spec, target = int(table.spec().specId()), target_of(self.base.properties)
-        return rewrite.choose(target, self.row_type, spec)
+        order = table.sortOrder()
+        if sort and order.isUnsorted():
+            raise UsageError(
+                f"{self.table.name} has no sort order",
+                f'set one first: driftline alter {self.table.name} "WRITE ORDERED BY …"',
+            )
+        return rewrite.choose(target, self.row_type, spec, int(order.orderId()) if sort else None)
 
     def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
         """Take files out of the table; returns their rows, for `write`."""
