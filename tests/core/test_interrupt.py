@@ -52,10 +52,11 @@ def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
     phase("committing")
     os.kill(os.getpid(), signal.SIGINT)
     phase("committed")
+    phase("compacting")
     # Who waits for others, or comes to the next batch, need not go on.
     with pytest.raises(KeyboardInterrupt):
         phase(then)
-    assert phases == ["committing", "committed"]
+    assert phases == ["committing", "committed", "compacting"]
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -90,7 +90,8 @@ _HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, _HANG_UP}
 _TOGETHER = 0.5  # seconds within which signals are one
 _COMMITTED = "committed"
-_COMMITS = ("quarantining", "committing", _COMMITTED)
+_BEHIND = (_COMMITTED, "compacting")  # phases of a batch that is in
+_COMMITS = ("quarantining", "committing", *_BEHIND)
 
 
 class Interrupt:
@@ -126,7 +127,7 @@ class Interrupt:
         """Wrap the progress of work that commits: after the commit an interrupt waits for the report."""
 
         def phase(text: str) -> None:
-            if text != _COMMITTED:
+            if text not in _BEHIND:
                 self.check()
             self._commits = text in _COMMITS
             if self._commits:  # from here on the interrupt waits, and an error tells itself if that fails

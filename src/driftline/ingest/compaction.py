@@ -27,9 +27,9 @@ _FAULT = "nothing is changed by this group; please report it"
 _PATIENCE = 10.0  # seconds: the next batch waits for it
 
 
-def file_transaction(table: CatalogTable, progress: Progress) -> FileTransaction:
+def file_transaction(table: CatalogTable, retry: Retry) -> FileTransaction:
     """Begin a transaction that writes files of a table anew. Raises UsageError, DataError if it cannot."""
-    return Retry(table.name, progress).run(lambda: table.transaction(table.load()).by_file())
+    return retry.run(lambda: table.transaction(table.load()).by_file())
 
 
 def write_anew(
@@ -76,14 +76,15 @@ def compact_behind(table: CatalogTable, progress: Progress) -> tuple[str, ...]:
     The batch has ended well whatever happens here: what fails is told, and tried again with a later batch.
     """
     notes: list[str] = []
+    progress("compacting")
+    # Nobody is told of its waits: they are short, and an interrupt then still leaves the report of the batch.
+    retry = Retry(table.name, patience=_PATIENCE)
     try:
-        progress("compacting")
-        transaction = file_transaction(table, progress)
+        transaction = file_transaction(table, retry)
         for number, group in enumerate(transaction.rewritable(behind_batch=True).groups):
             with suppress(Moved):  # whoever changed the files looks for small ones, too
                 if number:
-                    transaction = file_transaction(table, progress)
-                retry = Retry(table.name, progress, patience=_PATIENCE)
+                    transaction = file_transaction(table, retry)
                 added = write_anew(transaction, table, group, retry)
                 rows = counted(sum(file.left for file in group), "row")
                 notes.append(f"{len(group)} small files became {counted(added.files, 'file')}, of {rows}")

@@ -101,7 +101,7 @@ def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callabl
     if not table.load().exists:
         raise no_table(table.name)
     progress("choosing files")
-    chosen = file_transaction(table, progress).rewritable(sort=sort)
+    chosen = file_transaction(table, Retry(table.name, progress)).rewritable(sort=sort)
     tally = _Tally(left=Counter(chosen.left))
     for number, group in enumerate(chosen.groups, 1):
         if dry_run:
@@ -111,8 +111,8 @@ def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callabl
         progress(f"group {number} of {len(chosen.groups)}")
         try:
             with explaining(table.name):
-                transaction = file_transaction(table, progress)
-                added = write_anew(transaction, table, group, Retry(table.name, progress))
+                retry = Retry(table.name, progress)
+                added = write_anew(file_transaction(table, retry), table, group, retry)
         except Moved as reason:
             tally.left[str(reason)] += len(group)
         else:
