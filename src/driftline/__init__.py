@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from driftline.operations.promote import Promoted
     from driftline.operations.replay import Discarded, Replay
     from driftline.operations.resolve import Resolved
+    from driftline.operations.split import TableSplit
     from driftline.operations.undo import Undone
     from driftline.operations.view import View
     from driftline.runtime.jars import PACKAGES
@@ -71,6 +72,7 @@ __all__ = [
     "Stats",
     "Table",
     "TableSchema",
+    "TableSplit",
     "Undone",
     "UsageError",
     "Verdict",
@@ -98,6 +100,7 @@ _MODULES = {
     "operations.listing": ("Quarantine",),
     "operations.replay": ("Discarded", "Replay"),
     "operations.resolve": ("Resolved",),
+    "operations.split": ("TableSplit",),
     "operations.undo": ("Undone",),
     "operations.view": ("View",),
     "ingest.fan_out": ("FanOutError", "FanOutResult"),

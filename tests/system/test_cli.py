@@ -55,6 +55,8 @@ COMMANDS = {
     "parse error": ["query", "selec 1"],
     "no such table": ["query", "select * from shop.nothing"],
     "fails later": ["query", "select raise_error('it broke') from shop.orders"],
+    "split dry": ["split", "shop.orders", "--by", "who.id", "--into", "by.u{who.id}", "--dry-run", "--json"],
+    "split by nothing": ["split", "shop.orders"],
     "verify": ["verify", "in", "--table", "shop.orders"],
     "verify exactly": ["verify", "in/1.jsonl", "--table", "shop.orders", "--exactly"],
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
@@ -141,6 +143,7 @@ CODES = {
     "audit json": 1,
     "audit of nothing": 2,
     "no table": 2,
+    "split by nothing": 2,
     "one name": 2,
     "query twins": 2,
     "query writes": 2,
@@ -398,6 +401,15 @@ def test_errors_of_sql_are_one_line_with_the_place(done):
     assert done["no such table"].err.endswith("  `driftline tables` lists what is there\n")
     assert "it broke" in done["fails later"].err
     assert len(done["fails later"].err.splitlines()) == 1
+
+
+def test_split_names_the_tables_by_a_field_that_has_drifted(done):
+    split = json.loads(done["split dry"].out)
+    assert (split["dry_run"], split["rows"], split["stay"]) == (True, 3, 0)
+    assert [(of["table"], of["values"], of["rows"]) for of in split["tables"]] == [
+        ("by.u7", [["7"]], 1), ("by.u8", [["8"]], 1), ("by.uu_9_086cd6", [["u-9"]], 1),
+    ]  # fmt: skip
+    assert "pass --by PATH" in done["split by nothing"].err
 
 
 def test_verify(done):

@@ -19,7 +19,7 @@ from driftline.cli.grouped import examples
 from driftline.cli.scope import Invocation
 
 COMMANDS = (
-    "ingest", "plan", "capture", "seek", "schema", "stats", "query", "view", "resolve", "promote", "quarantine", "alter", "history", "undo",
+    "ingest", "plan", "capture", "seek", "schema", "stats", "query", "view", "resolve", "promote", "split", "quarantine", "alter", "history", "undo",
     "verify", "clean", "compact", "drop", "erase", "expire", "relocate", "doctor", "demo", "json-schema",
 )  # fmt: skip
 WITH_EXAMPLES = (*COMMANDS, "tables", "init", "contract export", "contract check")

@@ -27,6 +27,7 @@ from driftline.cli.evolution import (
     undo,
     view,
 )
+from driftline.cli.fan_out import split
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
@@ -106,7 +107,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, quarantine, stats, tables, ui, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, split, quarantine, stats, tables, ui, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

@@ -1,16 +1,17 @@
-"""`driftline ingest` and `driftline plan` with a pattern of tables."""
+"""`driftline ingest` and `driftline plan` with a pattern of tables, and `driftline split`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from driftline.cli.options import Output, TableOptions
+from driftline.cli.options import AllTables, Json, MaxTables, Output, TableName, TableOptions
 from driftline.cli.scope import Invocation, little, title_of
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
+from driftline.ingest.pattern import Pattern
 
 if TYPE_CHECKING:
     from driftline.ingest.fan_out import FanOutResult
@@ -63,6 +64,62 @@ def fan_out(
             raise
     _show(result, title, output, fail_on, all_tables=all_tables)
     return result
+
+
+def split(
+    context: typer.Context,
+    table: TableName,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The field whose values name the tables, as in event; beside the table.",
+            show_default=False,
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN", help="The tables' names instead, as in 'kinds.{event}'.", show_default=False
+        ),
+    ] = None,
+    max_tables: MaxTables = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the tables that would be made; write nothing.")
+    ] = False,
+    all_tables: AllTables = False,
+    json: Json = False,
+) -> None:
+    """Make a table for each value of a field, of the rows that a table has.
+
+    Each gets the columns that have a value among its rows. The table stays
+    as it is. If this is broken off, the same command brings what is missing.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report.fan_out import split as lines
+
+    pattern = _pattern_of(table, by, into)
+    context.obj.interrupt.outcome = f"stopped: the tables of {pattern} are as they were"
+    context.obj.interrupt.outcome_behind = (
+        f"stopped: some tables of {pattern} have their rows; the same command again brings what is missing"
+    )
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=not dry_run)
+        tables = tables_of(lake, pattern, max_tables)
+        watching = context.obj.interrupt.watching(progress.of(table))
+        result = tables.split(table, dry_run=dry_run, progress=watching)
+    put(result.to_dict()) if json else show(lines(result, all_tables=all_tables, more="--all-tables"))
+
+
+def _pattern_of(table: str, by: str | None, into: str | None) -> str:
+    """The pattern of a split. Raises UsageError without a field, or for one that is not in the pattern."""
+    if by is None and into is None:
+        raise UsageError("no field given", "pass --by PATH, as in --by event")
+    pattern = into or f"{table.rpartition('.')[0]}.{{{by}}}"
+    if by is not None and f"{{{by}}}" not in pattern:
+        raise UsageError(f"{pattern!r} has no {{{by}}}", "--into needs no --by: its braces hold the field")
+    Pattern.of(pattern)  # what is wrong with it is said before Spark starts
+    return pattern
 
 
 def tables_of(lake: Lake, pattern: str, max_tables: int | None) -> PatternTables:

@@ -38,6 +38,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "resolve": ("operations.resolve.ResolvedJson",),
     "schema": ("core.schema.schema_json.SchemaJson", "operations.layout.LayoutJson"),
     "seek": ("capture.seeking.SeekJson",),
+    "split": ("operations.split.TableSplitJson",),
     "stats": ("stats.model.StatsJson", "stats.lake.LakeStatsJson"),
     "tables": ("cli.tables.TablesJson",),
     "undo": ("operations.undo.UndoneJson",),

@@ -21,6 +21,7 @@ from driftline.ingest.attempts import Options
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.table import given_settings
+from driftline.operations.split import TableSplit, split
 from driftline.report.listeners import listeners
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
@@ -135,6 +136,30 @@ class PatternTables(Shown):
             listeners(data, name), fan_out=self._fan_out(settings, options),
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
+
+    def split(
+        self, table: str, *, dry_run: bool = False, progress: Callable[[str], None] | None = None
+    ) -> TableSplit:
+        """Make the tables of the rows that a table of this lake has. They stay there, too.
+
+        Each table gets the columns that have a value among its rows. All tables' rows are written, and their
+        values counted, before the first table commits; each commits by itself. The same call again brings
+        what is missing.
+
+        Args:
+            table: The table's name.
+            dry_run: Tell what each table would get; write nothing.
+            progress: Called with the name of each step.
+
+        Raises:
+            UsageError: There is no such table or field, there would be too many tables, or one is there.
+            DataError: No row has a value that names a table, or rows cannot be read or written as they are.
+        """
+        shown = progress or notebook_progress(table)
+        of_lake = self.lake.table(table).format
+        return split(
+            self.lake.format, of_lake, self._parsed, self._max_tables, dry_run=dry_run, progress=shown
+        )
 
     def _fan_out(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from driftline.core.schema.text import counted
 from driftline.ingest.fan_out import FanOutResult
 from driftline.ingest.result import Result
+from driftline.operations.split import TableOfSplit, TableSplit
 from driftline.report.findings import findings
 from driftline.report.lines import LISTED, clean
 
@@ -51,16 +52,49 @@ def fan_out(
         yield Text(
             f"  {clean(table)} has the values {', '.join(map(clean, spellings))}, which differ in case alone"
         )
-    if result.passed_over:
-        names = ", ".join(map(clean, result.passed_over[:LISTED]))
-        others = len(result.passed_over) - LISTED
-        yield Text(
-            f"  passed over, as they have the files: {names}" + (f", and {others} more" if others > 0 else "")
-        )
+    yield from _passed_over(result.passed_over, "the files")
     for table, error in result.failed.items():
         yield Text(f"  {clean(table)}: {clean(error.message)}", "red")
     if hints := {hint for of_table in result.results for hint in of_table.hints}:
         yield Text(f"  {counted(len(hints), 'hint')}: see --json", "cyan")
+
+
+def split(
+    result: TableSplit, *, all_tables: bool = False, more: str = "the result's `tables`"
+) -> Iterator[RenderableType]:
+    """The tables that a split made or would make, those with most rows first.
+
+    ``more``: where a reader finds the tables that are not listed.
+    """
+    counts = [counted(result.rows, "row")]
+    if result.dry_run:
+        counts.append("dry run: nothing is written")
+    counts.append(counted(len(result.tables), "table"))
+    yield Text.assemble((clean(result.pattern), "bold"), f"  {clean(result.table)}  {', '.join(counts)}")
+    shown = result.tables if all_tables else result.tables[:_TABLES]
+    width = max((len(of_split.table) for of_split in shown), default=0)
+    for of_split in shown:
+        sizes = f"{counted(of_split.rows, 'row')}, {counted(of_split.columns, 'column')}"
+        yield Text(f"  {clean(of_split.table):{width}}  {sizes}{_spellings(of_split)}")
+    if len(result.tables) > len(shown):
+        yield Text(f"  and {counted(len(result.tables) - len(shown), 'table')} more: see {more}", "dim")
+    yield from _passed_over(result.passed_over, "their rows")
+    if result.stay:
+        stay = f"{counted(result.stay, 'row')} without a value {'stays' if result.stay == 1 else 'stay'}"
+        yield Text(f"  {stay} in {clean(result.table)}")
+
+
+def _spellings(of_split: TableOfSplit) -> str:
+    """The values of a table that has several."""
+    spelled = [", ".join(map(clean, values)) for values in of_split.values]
+    return f", of {' and '.join(spelled)}" if len(spelled) > 1 else ""
+
+
+def _passed_over(tables: Sequence[str], contents: str) -> Iterator[Text]:
+    if tables:
+        names, others = ", ".join(map(clean, tables[:LISTED])), len(tables) - LISTED
+        unlisted = f", and {others} more" if others > 0 else ""
+        yield Text(f"  passed over, as they have {contents}: {names}{unlisted}")
 
 
 def _findings(result: Result) -> Iterator[Text]:

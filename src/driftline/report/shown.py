@@ -14,10 +14,11 @@ from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
 from driftline.operations.replay import Discarded, Replay
 from driftline.operations.resolve import Resolved
+from driftline.operations.split import TableSplit
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, stats_text, text
-from driftline.report.fan_out import fan_out
+from driftline.report.fan_out import fan_out, split
 from driftline.report.tables import (
     altered,
     compacted,
@@ -36,6 +37,7 @@ from driftline.verify.verdict import Verdict
 
 shows(Result, text.batch)
 shows(FanOutResult, fan_out)
+shows(TableSplit, split)
 
 
 def _drift(stats: Stats) -> str:

@@ -211,7 +211,7 @@ def _who(entry: Entry) -> str:
             return f"batch {record.batch}" + (f"  {', '.join(counts)}" if counts else "")
         case "alter":
             return clean(record.text)
-        case "resolve" | "promote":
+        case "resolve" | "promote" | "split":
             return f"{entry.by} {clean(record.text)}"
         case "undo":
             return f"undo of {clean(record.text)}"
@@ -242,7 +242,7 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
 
 def _is_plain(entry: Entry, change: ColumnChange) -> bool:
     rule = entry.rule_of(change)
-    return entry.by in ("batch", "unknown") and (rule is None or rule.rule == "first-sight")
+    return entry.by in ("batch", "split", "unknown") and (rule is None or rule.rule == "first-sight")
 
 
 def _layout(entry: Entry) -> Iterator[RenderableType]:

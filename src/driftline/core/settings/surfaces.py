@@ -54,6 +54,7 @@ _ARGUMENTS = {
     "kafka_set": "kafka",
     "on_audit": "on_audit",
     "lake": "path",
+    "max_tables": "max_tables",
     "to": "to",
 }
 # What the shell says, mostly commands, and what says the same in Python.
