@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -293,6 +294,18 @@ def test_compact_of_a_pattern_tells_each_table_and_refuses_one_that_no_name_is_l
     told = [json.loads(line)["table"] for line in done["compact all"].out.splitlines()]
     assert told == ["shop.orders", "shop.set"]
     assert "no table's name is like shops.*" in done["compact none"].err
+
+
+@pytest.mark.usefixtures("done")
+@pytest.mark.parametrize("block", ["sh", "ini"])
+def test_upkeep_by_the_clock_runs_as_the_page_says(here, command_line, block: str):
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    section = page.partition("## Upkeep by the clock")[2].partition("\n## ")[0]
+    body = section.partition(f"```{block}")[2].partition("```")[0]
+    commands = [shlex.split(words) for words in re.findall(r"driftline ((?:clean|compact)[^>;\n]*)", body)]
+    assert [words[0] for words in commands] == ["clean", "compact"]
+    ended = command_line.each(here, {" ".join(words): words for words in commands})
+    assert [done.code for done in ended.values()] == [0, 0]
 
 
 FAILING = """

@@ -60,9 +60,11 @@ NOT_RUN = {
     r"driftline seek ": "test_capture_restored and test_capture_cli run it",
     r"cp (-r )?lake/": "test_capture_restored copies the same and puts it back",
     r"\*/10 \* \* \* \*": "there is no cron; its command is a capture like others",
+    r"15 3 \* \* \*": "there is no cron; test_cli runs its commands",
+    r"sudo systemctl ": "there is no systemd; test_cli runs the commands of the service",
 }
 # Each block has a language: `console` is run, `sh` is above, and `text` is what no command of a page prints.
-LANGUAGES = {"console", "sh", "python", "json", "toml", "yaml", "sql", "text"}
+LANGUAGES = {"console", "sh", "python", "json", "toml", "yaml", "ini", "sql", "text"}
 TEXT_WITH_COMMANDS = {"docs/maps.md": "real data, which test_maps takes where they are at hand"}
 _BLOCK = re.compile(r'^( *)```(\w*)(?: title="[^"]+")?\n(.*?)^\1```$', re.MULTILINE | re.DOTALL)
 
