@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from driftline.stats import Stats
     from driftline.stats.lake import LakeStats
     from driftline.ui.notebook import NotebookPage
-    from driftline.verify import Verdict
+    from driftline.verify import PatternVerdict, Verdict
 
 __version__ = "0.1.0"
 
@@ -58,6 +58,7 @@ __all__ = [
     "NotebookPage",
     "PatternBatch",
     "PatternTables",
+    "PatternVerdict",
     "Promoted",
     "Quarantine",
     "Reason",
@@ -109,7 +110,7 @@ _MODULES = {
     "stats": ("Stats",),
     "stats.lake": ("LakeStats",),
     "ui.notebook": ("NotebookPage",),
-    "verify": ("Verdict",),
+    "verify": ("PatternVerdict", "Verdict"),
 }
 _MODULE_OF = {name: f"driftline.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -19,7 +19,7 @@ from driftline.sources.files import expand
 from driftline.sources.listing import json_members, partitioned, path_fields, path_texts
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
-from driftline.verify.job import path_values, with_values
+from driftline.verify.path_values import path_values, with_values
 from driftline.verify.values import Cell
 
 

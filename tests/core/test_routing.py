@@ -17,6 +17,9 @@ from driftline.ingest.assignment import Assignment
 from driftline.ingest.deal import RecordValues
 from driftline.ingest.deal_messages import text_of_key
 from driftline.ingest.pattern import DIGITS, OTHER, Pattern, Values, of_file, text_of
+from driftline.verify.files import Read, SourcePlace
+from driftline.verify.json_texts import MalformedText, parse
+from driftline.verify.routing import TableNames
 
 ONE = Pattern.of("hooks.{event}")
 DEEP = Pattern.of("a.hooks.{event}")
@@ -96,6 +99,15 @@ true true
 """
 
 
+def by_verify(pattern: str, text: bytes, tables: dict[str, list[Values]], *, ascii_only: bool = False) -> str:
+    """The table in which the independent check looks for a record."""
+    try:
+        record = parse(text)
+    except MalformedText:
+        record = None
+    return TableNames(pattern, tables, {}, ascii_only).table_of(Read(SourcePlace("/in/a.jsonl.gz"), record))
+
+
 @pytest.mark.parametrize("row", NAMES.strip().splitlines())
 def test_what_a_value_becomes(row: str) -> None:
     value, table, *others = row.split(" ")
@@ -105,6 +117,11 @@ def test_what_a_value_becomes(row: str) -> None:
     deep = DEEP.named([text])
     assert deep == f"a.hooks.{others[0] if others else table}"
     table_parts(deep)  # Spark takes it for a table
+    if "\\ud800" not in value:  # no record
+        record = b'{"event": %s}' % value.encode()
+        assert by_verify(ONE.text, record, {ONE.named([text]): []}) == ONE.named([text])
+        assert by_verify(DEEP.text, record, {deep: []}) == deep
+        assert by_verify(ONE.text, record, {ONE.named([text]): [("another",)]}) == "hooks._other"
 
 
 @pytest.mark.parametrize("value", [None, "", {}, {"a": 1}, [], ["push"]])
@@ -116,10 +133,14 @@ def test_a_long_name_is_cut_between_characters() -> None:
     assert ONE.named(["a" * 100]) == f"hooks.{'a' * 100}"
     assert ONE.named(["a" * 101]) == f"hooks.{'a' * 100}_9d0793"
     assert ONE.named([f"{'é' * 50}x"]) == f"hooks.{'é' * 50}_38b9b8"
+    cut = f"hooks.{'é' * 50}_38b9b8"
+    assert by_verify(ONE.text, json.dumps({"event": f"{'é' * 50}x"}).encode(), {cut: []}) == cut
 
 
 def test_letters_of_ascii_alone() -> None:
     assert ONE.named(["été"], ascii_only=True) == "hooks._t__bd010c"
+    record = '{"event": "été"}'.encode()
+    assert by_verify(ONE.text, record, {"hooks._t__bd010c": []}, ascii_only=True) == "hooks._t__bd010c"
 
 
 def test_braces_may_stand_anywhere() -> None:
@@ -128,6 +149,15 @@ def test_braces_may_stand_anywhere() -> None:
     assert pattern.named(["Shop", "Orders", "c"]) == "shop.orders_c"
     assert pattern.named(["", "orders", "c"]) == "_other.orders_c"
     assert pattern.other(["Shop", "", "c"]) == "shop._other"
+    for text, table in {
+        b'{"source": {"db": "Shop", "table": "Orders"}, "op": "c"}': "shop.orders_c",
+        b'{"source": {"table": "orders"}, "op": "c"}': "_other.orders_c",
+        b'{"source": {"db": "Shop"}, "op": "c"}': "shop._other",
+        b'{"op": "c"': "_other._other",
+    }.items():
+        assert by_verify(pattern.text, text, {"shop.orders_c": [], "_other.orders_c": []}) == table
+    assert by_verify("{_file.folder}.{_file.stem}", b"{}", {"in.a": []}) == "in.a"
+    assert by_verify("{_file.folder}.{_file.stem}", b"[]", {"in.a": []}) == "in._other"
     assert Pattern.of("hooks.{a.`b.c`}").path(0) == ("a", "b.c")
     assert Pattern.of("t.{_topic}").path(0) is None
     ONE.must_be_of_files()
@@ -181,6 +211,8 @@ def test_a_second_value_of_a_name_gets_a_longer_digest() -> None:
     )
     # In another batch, in which the other comes first, each goes to its table.
     there = {first: [seen[0]], second: [seen[1]]}
+    records = [b'{"a": "X_y", "b": "z"}', b'{"a": "x", "b": "y_Z"}']
+    assert [by_verify(two.text, record, there) for record in records] == [first, second]
     assert list(Assignment(two).with_new(seen[::-1], there.get).tables.values()) == [second, first]
     assert Assignment(ONE).with_new(of("i", "ı"), lambda _: None).tables[("ı",)].startswith("hooks.ı_")
 

@@ -89,9 +89,58 @@ def test_each_table_is_as_if_its_records_had_come_alone(lake: Lake, space: str, 
     assert rejected(lake.table(names[3])) == {
         ("a.jsonl", 6), ("a.jsonl", 9), ("b.jsonl", 4), ("b.jsonl", 1),
     }  # fmt: skip
+    verdict = lake.fan_out(f"{space}.{{event}}").verify([first, second], exactly=True)
+    assert verdict.ok and (verdict.records, verdict.found, verdict.quarantined) == (16, 12, 4)
+    assert {name: of_table.records for name, of_table in verdict.verdicts.items()} == {
+        names[0]: 6, names[1]: 2, names[2]: 2, names[3]: 6,
+    }  # fmt: skip
+    assert "nothing is doubled  16 records: 12 in 4 tables, 4 in quarantine" in repr(verdict)
     text = repr(result)
     assert "4 tables" in text and "6 written" in text and "differ in case alone" in text
     assert [printed["pattern"] for printed in result.to_dicts()] == [f"{space}.{{event}}"] * 5
+
+
+def test_verify_names_the_table_and_the_line_of_each_record_that_is_in_no_table(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    few, pattern = lake.fan_out(f"{space}.{{event}}", max_tables=1), lake.fan_out(f"{space}.{{event}}")
+    early = write(tmp_path / "early.jsonl", ['{"event": "push", "n": 1}', '{"event": "ping", "n": 2.50}'])
+    late = write(tmp_path / "late.jsonl", ['{"event": "ping", "n": 3}', '{"event": "fork", "n": null}'])
+    with pytest.raises(UsageError, match=re.escape(f"there is no table of {space}.{{event}}")):
+        pattern.verify(early)
+    few.ingest(early)
+    pattern.ingest(late)
+    # The first ping has come to `_other`, as another table was one too many.
+    verdict = pattern.verify([early, late], exactly=True)
+    assert verdict.ok and (verdict.records, verdict.found, verdict.missing, verdict.extra) == (4, 4, 0, 0)
+    assert {name: of_table.records for name, of_table in verdict.verdicts.items()} == {
+        f"{space}._other": 0, f"{space}.fork": 1, f"{space}.ping": 2, f"{space}.push": 1,
+    }  # fmt: skip
+    lines = ['{"event": "push", "n": 1}', '{"event": "ping", "n": 7}', '{"event": "gone", "n": 8}']
+    verdict = pattern.verify([early, late, write(tmp_path / "lost.jsonl", lines)])
+    assert not verdict.ok and (verdict.records, verdict.found, verdict.missing) == (7, 4, 3)
+    lost = {
+        name: [(Path(m.place).name, m.sample) for m in of_table.mismatches]
+        for name, of_table in verdict.verdicts.items()
+        if not of_table.ok
+    }
+    assert lost == {
+        f"{space}._other": [("lost.jsonl:3", "{event: 'gone', n: 8}")],
+        f"{space}.ping": [("lost.jsonl:2", "{event: 'ping', n: 7}")],
+        f"{space}.push": [("lost.jsonl:1", "{event: 'push', n: 1}")],
+    }
+    *of_tables, sums = verdict.to_dicts()
+    assert [printed["missing"] for printed in of_tables] == [0, 1, 1, 1]
+    assert sums == {
+        "pattern": f"{space}.{{event}}", "ok": False, "tables": 4, "records": 7, "found": 4, "quarantined": 0,
+        "missing": 3, "extra": None,
+    }  # fmt: skip
+    text = repr(verdict)
+    assert "3 not found" in text and "lost.jsonl:3" in text and f"in {space}.fork" not in text
+    # A row that stands in the table of another value is one too many there, and missing in its own.
+    lake.table(f"{space}.fork").ingest([{"event": "push", "n": 1}])
+    verdict = pattern.verify([early, late], exactly=True)
+    assert (verdict.missing, verdict.extra) == (0, 1)
 
 
 def test_tables_that_are_written_at_once_do_not_mix(
@@ -186,10 +235,14 @@ def test_rows_of_columns_are_dealt_with_the_columns_that_they_fill(
     assert [json.loads(text) for text in rows(lake.table(names[1]))] == [
         {"event": "b", "by": {"at": "x"}, "other": [1, 2], "_source": {"line": 2}}
     ]
+    verdict = tables.verify(files[0], exactly=True)
+    assert verdict.ok and (verdict.records, verdict.found, verdict.quarantined) == (6, 5, 1)
     with pytest.raises(DataError, match="all tables have the files already"):
         tables.ingest(files[0])
     by_number = lake.fan_out(f"{space}.{{by.id}}").ingest(came)
     assert [of.table.rpartition(".")[2] for of in by_number.results] == ["1", "_other", "2"]
+    verdict = lake.fan_out(f"{space}.{{by.id}}").verify(came)
+    assert verdict.ok and [of.records for of in verdict.verdicts.values()] == [1, 1, 4]
     by_day = lake.fan_out(f"{space}.{{day}}").ingest(came, dry_run=True)
     assert [(of.table.rpartition("_")[0], of.rows_read) for of in by_day.results] == [
         (f"{space}.2026_03_02", 1), (f"{space}.", 5),
@@ -282,6 +335,8 @@ def test_changes_of_a_database_go_into_one_table_for_each_of_its_tables(
         assert (columns(dealt), rows(dealt)) == (columns(alone), rows(alone))
     # It has records of many kinds, and so no key.
     assert rows(lake.table(f"{space}._other")) == ['{"ts_ms": 9}']
+    verdict = lake.fan_out(f"{space}.{{source.table}}").verify([first, second], exactly=True)
+    assert verdict.ok and [of.records for of in verdict.verdicts.values()] == [3, 4, 1]
 
 
 def test_tables_with_a_key_take_no_values_that_may_change_or_share_a_table(

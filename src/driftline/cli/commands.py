@@ -27,7 +27,7 @@ from driftline.cli.evolution import (
     undo,
     view,
 )
-from driftline.cli.fan_out import split
+from driftline.cli.fan_out import split, verified
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
@@ -38,13 +38,14 @@ from driftline.cli.options import (
     LogFormat,
     Sources,
     TableName,
-    named,
+    checked,
 )
 from driftline.cli.process import log_as_json
 from driftline.cli.scope import Invocation
 from driftline.cli.stats import stats
 from driftline.cli.tables import clean, init, relocate, tables
 from driftline.cli.ui import ui
+from driftline.core.schema.naming import is_pattern
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
 from driftline.errors import NeedsSpark
@@ -187,8 +188,8 @@ def verify(
         str,
         typer.Option(
             metavar="NAMESPACE.TABLE",
-            callback=named,
-            help="The table to check.",
+            callback=checked,
+            help="The table to check. With braces, as in hooks.{event}: the tables of a pattern.",
             autocompletion=grouped.tables,
         ),
     ],
@@ -205,6 +206,10 @@ def verify(
     from driftline.sources.files import expand
 
     kind, files = expand(sources, format, context.obj.folder)
+    if is_pattern(table):
+        if not verified(context.obj, files, table, format_=kind, exactly=exactly, json=json):
+            raise typer.Exit(1)
+        return
     # A feed makes its table with its first record. Only files too small to tell are read before a missing
     # table is an error: else a typo would cost a start of Spark.
     sizes = (file.stat().st_size if file.is_file() else _SMALL for file in map(Path, files))

@@ -50,7 +50,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "in/ --into shop.orders --name orders --to earliest --dry-run",
         "in/ --into shop.orders --name orders --to 2026-01-31 --yes",
     ),
-    "verify": ("orders.jsonl --table shop.orders",),
+    "verify": ("orders.jsonl --table shop.orders", "hooks.jsonl --table 'hooks.{event}'"),
     "quarantine": ("shop.orders", "shop.orders --replay", "shop.orders --discard --from bad.csv"),
     "tables": ("",),
     "schema": ("shop.orders",),

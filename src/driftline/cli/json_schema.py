@@ -42,7 +42,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "stats": ("stats.model.StatsJson", "stats.lake.LakeStatsJson"),
     "tables": ("cli.tables.TablesJson",),
     "undo": ("operations.undo.UndoneJson",),
-    "verify": ("verify.verdict.VerdictJson",),
+    "verify": ("verify.verdict.VerdictJson", "verify.verdict.PatternVerdictJson"),
     "view": ("operations.view.ViewJson",),
 }
 

@@ -110,6 +110,14 @@ IntoTables = Annotated[
 ]
 
 
+def checked(context: typer.Context, name: str) -> str:
+    """The name of a table, or a pattern of tables, checked before Spark starts. Raises UsageError."""
+    if not is_pattern(name):
+        return named(context, name)
+    Pattern.of(name)
+    return name
+
+
 def table_argument(help_: str, metavar: str = "NAMESPACE.TABLE") -> Any:
     """The argument that names a table, which the shell completes."""
     return typer.Argument(

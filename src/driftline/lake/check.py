@@ -35,9 +35,10 @@ from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.inputs import Data, paths_or_rows
 from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
-from driftline.verify import PICKLED, Stored, Verdict, compared_columns, pickled, verify
+from driftline.verify import PICKLED, Stored, Verdict, compared_columns, pickled, verify, verify_dealt
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
+from driftline.verify.routing import DealtRecords, LostRecords
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
@@ -157,13 +158,13 @@ def checked(
     ``warehouse``: the folder of the table's lake. Raises UsageError for records of which there is no table.
     """
     state = with_feed(table, table.load())
-    contents = _Contents(table, state, table.read_readable() if state.exists else None, waiting(table))
+    contents = Contents.of(table, state)
     room, defaults = place_of(table.spark, warehouse), table.defaults() if state.exists else {}
     with (
         told_where(table.spark, room),
-        _files(data, fmt, room, warehouse, state, partial(_read_by, table, state)) as files,
+        files_of(data, fmt, room, warehouse, state, partial(read_as, table, state)) as files,
     ):
-        return _verdict(contents, files, defaults, exactly=exactly)
+        return compared(contents, files, defaults, exactly=exactly)
 
 
 def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[Violation]:
@@ -173,15 +174,15 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     """
     planned, table = prepared.planned, prepared.planned.batch.table
     source, (state, rows) = planned.batch.source, prepared.staged()
-    contents = _Contents(table, state, rows, staged(table, prepared.rejects))
+    contents = Contents(table, state, rows, staged(table, prepared.rejects))
     room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
     with ExitStack() as stack:
         stack.enter_context(told_where(table.spark, room))
         if source.format:
             files = _read(source.format, source.files, source.names, room, state, {})
         else:
-            files = _files(data, None, room, warehouse, state, lambda _: {})
-        verdict = _verdict(contents, stack.enter_context(files), defaults, exactly=False)
+            files = files_of(data, None, room, warehouse, state, lambda _: {})
+        verdict = compared(contents, stack.enter_context(files), defaults, exactly=False)
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
@@ -189,7 +190,7 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     return found
 
 
-class _Contents(NamedTuple):
+class Contents(NamedTuple):
     """A table to check: its rows, None if it does not exist, and those that wait in its quarantine."""
 
     table: CatalogTable
@@ -197,20 +198,47 @@ class _Contents(NamedTuple):
     rows: DataFrame | None
     quarantine: DataFrame | None
 
+    @classmethod
+    def of(cls, table: CatalogTable, state: State) -> Contents:
+        """The rows of a table as they are, and what waits in its quarantine."""
+        return cls(table, state, table.read_readable() if state.exists else None, waiting(table))
 
-class _Files(NamedTuple):
-    """The files to check, names of copies, and the properties by which the table read some."""
+
+class SourceFiles(NamedTuple):
+    """The files to check, names of copies, and the properties by which the table read some.
+
+    Attributes:
+        dealt: the records of the files that are the table's; None: all.
+        lost: gets those that it lacks.
+    """
 
     files: Sequence[str]
     kind: str
     names: Mapping[str, str]
     by_file: Mapping[str, Mapping[str, str]]
+    dealt: DealtRecords | None = None
+    lost: LostRecords | None = None
+
+    def verdict(self, spark: SparkSession, stored: Stored, *, exactly: bool = False) -> Verdict:
+        """Compare the records with a table."""
+        if self.dealt is None:
+            return verify(spark, stored, self.files, self.kind, exactly=exactly, names=self.names)
+        records = replace(self.dealt, sources=self.files)
+        return verify_dealt(spark, stored, records, exactly=exactly, names=self.names, lost=self.lost)
 
 
-def _verdict(
-    contents: _Contents, given: _Files, defaults: Mapping[int, Iterable[Any]], *, exactly: bool
+def compared(
+    contents: Contents,
+    files: SourceFiles,
+    defaults: Mapping[int, Iterable[Any]],
+    *,
+    exactly: bool,
+    must_exist: bool = True,
 ) -> Verdict:
-    """Compare the files with the table. Raises DataError if it cannot be read."""
+    """Compare the files with the table. Raises DataError if it cannot be read.
+
+    ``must_exist``: raise UsageError for records of which there is no table.
+    """
     table, state, rows, quarantine = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
@@ -223,27 +251,27 @@ def _verdict(
         state.properties,
         defaults,
     )
-    stored = replace(stored, readings=given.by_file)
-    spark, sources, kind, names = table.spark, given.files, given.kind, given.names
+    stored = replace(stored, readings=files.by_file)
+    spark = table.spark
     try:
-        verdict = verify(spark, stored, sources, kind, exactly=exactly, names=names)
-        if verdict.missing and (by_file_now := _readings(spark, stored, sources, kind)):
+        verdict = files.verdict(spark, stored, exactly=exactly)
+        if verdict.missing and (by_file_now := _readings(spark, stored, files)):
             stored = replace(stored, readings=by_file_now)
-            verdict = verify(spark, stored, sources, kind, exactly=exactly, names=names)
+            verdict = files.verdict(spark, stored, exactly=exactly)
         if verdict.missing and (all_kept := kept(table)) is not None:
             stored = replace(stored, quarantine=all_kept)
-            verdict = verdict.with_discarded(verify(spark, stored, sources, kind, names=names))
+            verdict = verdict.with_discarded(files.verdict(spark, stored))
         # A feed makes its table with its first record: before that, nothing can be missing.
-        if verdict.records and not state.exists and quarantine is None:
+        if must_exist and verdict.records and not state.exists and quarantine is None:
             raise no_table(table.name)
-        return verdict.named(names)
+        return verdict.named(files.names)
     except (Py4JError, PySparkException) as error:
         message, hint = explained(error)
         ended = java_ended(error)
         raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
 
 
-def _read_by(table: CatalogTable, state: State, files: Sequence[str]) -> dict[str, dict[str, str]]:
+def read_as(table: CatalogTable, state: State, files: Sequence[str]) -> dict[str, dict[str, str]]:
     """The properties by which the table read files as it took them, as far as it remembers, by path."""
     if not readings(state.properties):
         return {}
@@ -259,18 +287,18 @@ def _instead(properties: Mapping[str, str], read: Mapping[str, str]) -> dict[str
     return {**dict.fromkeys(reading(properties), ""), **read}
 
 
-def _readings(
-    spark: SparkSession, stored: Stored, sources: Sequence[str], kind: str
-) -> dict[str, Mapping[str, str]]:
+def _readings(spark: SparkSession, stored: Stored, files: SourceFiles) -> dict[str, Mapping[str, str]]:
     """The readings of the files: for one whose reading the table does not remember, that by which it has most
     of the records, of all readings that it has had.
     """
 
     def missing(file: str, read: Mapping[str, str]) -> int:
-        return verify(spark, replace(stored, readings={file: read}), [file], kind).missing
+        of_file = files._replace(files=[file])
+        return of_file.verdict(spark, replace(stored, readings={file: read})).missing
 
     had = [_instead(stored.properties, read) for read in readings(stored.properties)]
-    unknown = [file for file in sources if file not in stored.readings] if had and kind in TEXTS else []
+    is_asked = bool(had) and files.kind in TEXTS
+    unknown = [file for file in files.files if file not in stored.readings] if is_asked else []
     nearest = {file: min(had, key=partial(missing, file)) for file in unknown}
     return {**stored.readings, **nearest} if nearest else {}
 
@@ -282,24 +310,24 @@ def _live(rows: DataFrame, struct: Struct) -> DataFrame:
 
 
 @contextmanager
-def _files(
+def files_of(
     data: Data,
     fmt: str | None,
     room: Path | None,
     lake: str | None,
-    state: State,
+    state: State | None,
     remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
-) -> Iterator[_Files]:
+) -> Iterator[SourceFiles]:
     """The files to check, outside the ``lake``.
 
-    ``room``: a folder for copies; ``state``: the table's; ``remembered``: returns the properties by which the
-    table read files, where it remembers.
+    ``room``: a folder for copies; ``state``: of the table, where they are workbooks; ``remembered``: returns
+    the properties by which the table read files, where it remembers.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:
         with folder_in(room) as folder:
             names = pickled(rows, folder)
-            yield _Files(list(names), PICKLED, names, {})
+            yield SourceFiles(list(names), PICKLED, names, {})
         return
     kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
@@ -314,19 +342,20 @@ def _read(
     files: Sequence[str],
     names: Mapping[str, str],
     room: Path | None,
-    state: State,
+    state: State | None,
     by_file: Mapping[str, Mapping[str, str]],
-) -> Iterator[_Files]:
+) -> Iterator[SourceFiles]:
     """The files as the check reads them: workbooks as lines in copies."""
     if kind != "excel":
-        yield _Files(files, kind, names, by_file)
+        yield SourceFiles(files, kind, names, by_file)
         return
+    assert state is not None
     with folder_in(room) as folder:
         lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(files)}
         keys = list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
         for target, file in lines.items():
             merged = {**state.properties, **by_file.get(file, {})}
             as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
-        yield _Files(
+        yield SourceFiles(
             list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
         )

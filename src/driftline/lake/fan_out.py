@@ -20,6 +20,7 @@ from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.attempts import Options
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
+from driftline.lake.check_pattern import checked_tables
 from driftline.lake.table import given_settings
 from driftline.operations.split import TableSplit, split
 from driftline.report.listeners import listeners
@@ -27,6 +28,7 @@ from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.inputs import Data
 from driftline.sources.opening import opened
+from driftline.verify import PatternVerdict
 
 if TYPE_CHECKING:
     from driftline.lake import Lake
@@ -159,6 +161,31 @@ class PatternTables(Shown):
         of_lake = self.lake.table(table).format
         return split(
             self.lake.format, of_lake, self._parsed, self._max_tables, dry_run=dry_run, progress=shown
+        )
+
+    def verify(
+        self,
+        data: Data,
+        format: FileFormat | None = None,  # noqa: A002
+        *,
+        exactly: bool = False,
+    ) -> PatternVerdict:
+        """Check independently, value by value, that every record is in its table or a quarantine.
+
+        A record is looked for in the table that its values name; then in `_other`, where those are whose
+        values have no table, or had none when they came.
+
+        Args:
+            data: Files of JSON or Parquet; dicts, or rows of pandas, Polars or Arrow.
+            format: As for `ingest`.
+            exactly: Also check that the tables hold nothing else, so that no record was doubled.
+
+        Raises:
+            UsageError: There is no table of the pattern, or the data do not go into one.
+        """
+        lake = self.lake
+        return checked_tables(
+            lake.spark, lake.format, self._parsed, lake.warehouse, data, format, exactly=exactly
         )
 
     def _fan_out(

@@ -33,7 +33,7 @@ from driftline.report.tables import (
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
-from driftline.verify.verdict import Verdict
+from driftline.verify.verdict import PatternVerdict, Verdict
 
 shows(Result, text.batch)
 shows(FanOutResult, fan_out)
@@ -50,6 +50,7 @@ def _drift(stats: Stats) -> str:
 shows(Stats, stats_text.stats, _drift)
 shows(LakeStats, lambda of: stats_text.lake(of.tables))
 shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
+shows(PatternVerdict, text.pattern_verdict)
 shows(Altered, altered)
 shows(History, history)
 shows(Difference, difference)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from driftline.capture.kafka_client import LostOffsets
     from driftline.operations.doctor import Check
-    from driftline.verify import Verdict
+    from driftline.verify import PatternVerdict, Verdict
 
 LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
 _PATH = 200  # characters of a path
@@ -188,6 +188,25 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
         )
     if result.missing + extra > len(result.mismatches) > 0:
         yield Text("  and more; only the first are listed", "dim")
+
+
+def pattern_verdict(result: PatternVerdict) -> Iterator[RenderableType]:
+    """The outcome of a check of many tables: sums, then the tables with differences."""
+    counts = (
+        f"{counted(result.records, 'record')}: {result.found} in {counted(len(result.verdicts), 'table')}"
+    )
+    if result.quarantined:
+        counts += f", {result.quarantined} in quarantine"
+    if result.ok:
+        fine = "nothing is missing" if result.extra is None else "nothing is missing, nothing is doubled"
+        yield Text.assemble((clean(result.pattern), "bold"), "  ", (fine, "bold green"), f"  {counts}")
+        return
+    wrong = [f"{result.missing} not found"] * bool(result.missing)
+    wrong += [f"{counted(result.extra or 0, 'row')} too many"] * bool(result.extra)
+    yield Text.assemble((clean(result.pattern), "bold"), "  ", (", ".join(wrong), "bold red"), f"  {counts}")
+    for table, of_table in result.verdicts.items():
+        if not of_table.ok:
+            yield from verdict(of_table, table)
 
 
 def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:

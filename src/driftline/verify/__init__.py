@@ -7,7 +7,18 @@ over, `job` does it for all.
 
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import write as pickled
-from driftline.verify.job import Stored, compared_columns, verify
-from driftline.verify.verdict import Mismatch, Verdict
+from driftline.verify.job import Stored, compared_columns, dealt_by_table, verify, verify_dealt
+from driftline.verify.verdict import Mismatch, PatternVerdict, Verdict
 
-__all__ = ["PICKLED", "Mismatch", "Stored", "Verdict", "compared_columns", "pickled", "verify"]
+__all__ = [
+    "PICKLED",
+    "Mismatch",
+    "PatternVerdict",
+    "Stored",
+    "Verdict",
+    "compared_columns",
+    "dealt_by_table",
+    "pickled",
+    "verify",
+    "verify_dealt",
+]

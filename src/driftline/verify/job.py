@@ -7,17 +7,13 @@ tasks; only counts and the few reported differences reach the driver.
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from itertools import chain
 from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote_to_bytes
 
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
@@ -51,13 +47,14 @@ from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
-from driftline.verify.json_texts import parse
 from driftline.verify.local import LocalRows, LocalTasks
 from driftline.verify.match import in_text, listed, nearest, not_quarantined, order, quarantined_again
-from driftline.verify.moments import moment, takes_offsets, written_dates
+from driftline.verify.moments import takes_offsets, written_dates
+from driftline.verify.path_values import path_values, with_values
+from driftline.verify.routing import DealtRecords, LostRecords, TableNames, deal, dealt
 from driftline.verify.typed_files import Renames, earlier_names, floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
-from driftline.verify.values import Cell, ValueSettings
+from driftline.verify.values import ValueSettings
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
 
@@ -66,79 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Engine: TypeAlias = SparkTasks | LocalTasks
-Values = Mapping[str, Mapping[str, Any]]  # of files, by key
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,6})\.[0-9]+")
-_LONGS = range(-(2**63), 2**63)
-
-
-def path_values(files: Mapping[str, str], fmt: str) -> Values:
-    """The values in the paths of files, which go by these names.
-
-    In typed files they are numbers or dates if all texts of a key are; in JSON numbers.
-
-    >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, "orc")["/2"]
-    {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
-    """
-    texts = {file: _texts(name) for file, name in files.items()}
-    keys = {key for values in texts.values() for key in values}
-    kinds = {key: _kind([values[key] for values in texts.values() if key in values], fmt) for key in keys}
-    return {file: {key: kinds[key](text) for key, text in values.items()} for file, values in texts.items()}
-
-
-def with_values(values: Values, read: Read) -> Read:
-    """Add the values of the file's path that the record does not have itself."""
-    beside = values.get(read.place.file)
-    if read.record is None or not beside:
-        return read
-    present = {key: value for key, value in read.record.items() if value is not None}
-    return replace(read, record={**read.record, **beside, **present})
-
-
-def _texts(path: str) -> dict[str, str]:
-    steps = re.findall(r"([^/=]+)=([^/]+)(?=/)", path)
-    return {_name(key): _name(text) for key, text in steps if text != "__HIVE_DEFAULT_PARTITION__"}
-
-
-def _name(step: str) -> str:
-    return unquote_to_bytes(os.fsencode(step)).decode("utf-8", "backslashreplace")
-
-
-def _kind(texts: Sequence[str], fmt: str) -> Callable[[str], Any]:
-    if fmt == "csv":
-        return Cell
-    if all(_WHOLE.fullmatch(text) and int(text) in _LONGS for text in texts):
-        return int
-    if all(_is_float(text) for text in texts):
-        return _of_json if fmt == "json" else float
-    if fmt == "json":
-        return _with_t
-    kinds = {_moment_kind(text) for text in texts}
-    return str if len(kinds) > 1 or None in kinds else _moment
-
-
-def _is_float(text: str) -> bool:
-    if _WHOLE.fullmatch(text):
-        return abs(int(text)) <= 2**53
-    return bool(_FRACTION.fullmatch(text)) and repr(float(text)) == text
-
-
-def _of_json(text: str) -> Any:
-    return parse(b'{"v": %s}' % text.encode())["v"]
-
-
-def _moment(text: str) -> Any:
-    return moment(_with_t(text))
-
-
-def _with_t(text: str) -> str:
-    return re.sub(r"^(\d{4}-\d\d-\d\d) (?=\d\d:\d\d:\d\d)", r"\1T", text)
-
-
-def _moment_kind(text: str) -> Any:
-    value = _moment(text)
-    return value and (type(value), isinstance(value, datetime) and value.tzinfo)
-
 
 SMALL = 2**18  # bytes of JSON whose records are compared one by one: to compare columns first is a job more
 HERE = 2**18  # bytes of plain files whose records are compared in Spark's driver, if the table is small, too
@@ -238,6 +162,61 @@ def verify(
         return _verdict(engine, table, files, settings, expected, exactly=exactly)
 
 
+def dealt_by_table(
+    spark: SparkSession,
+    names: TableNames,
+    sources: Sequence[str],
+    fmt: str,
+    properties: Mapping[str, str],
+    folder: Path,
+) -> dict[str, DealtRecords]:
+    """Deal the records of files, JSON or typed, among the tables of a pattern.
+
+    Args:
+        spark: the session.
+        names: the tables.
+        sources: the files.
+        fmt: their format.
+        properties: of a table, by which the files are read.
+        folder: for the dealt records.
+    """
+    sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
+    tasks: Engine = SparkTasks(spark)
+    with tasks.session(), deep_recursion(_LEVELS):
+        pieces = [part for file in sources for part in _parts(file, fmt, properties)] if fmt in TEXTS else []
+        engine: Engine = LocalTasks() if _is_little(sources, fmt, pieces) else tasks
+        reads, floats = _reads(engine, sources, fmt, grouped(pieces, engine.cores))
+        slices = reads.mapPartitions(partial(deal, names, folder)).collect()
+    by_table: dict[str, list[Any]] = {}
+    for part in slices:
+        by_table.setdefault(part.table, []).append(part)
+    return {table: DealtRecords(sources, fmt, floats, parts_) for table, parts_ in by_table.items()}
+
+
+def verify_dealt(
+    spark: SparkSession,
+    table: Stored,
+    records: DealtRecords,
+    *,
+    exactly: bool = False,
+    names: Mapping[str, str] | None = None,
+    lost: LostRecords | None = None,
+) -> Verdict:
+    """Check as `verify` does that a table has the records that were dealt to it.
+
+    ``lost``: gets the records that it lacks; not those of a table with a key.
+    """
+    by_file = {source: {**table.properties, **table.readings.get(source, {})} for source in records.sources}
+    settings, expected = _value_settings(table, by_file, records.fmt), _expected(table, by_file)
+    tasks = SparkTasks(spark)
+    with tasks.session(), deep_recursion(_LEVELS):
+        engine: Engine = tasks
+        if tasks.run_here and records.size <= HERE:
+            engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
+        files = _SourceFiles(records.sources, by_file, records.fmt, (), names or {}, records, lost)
+        return _verdict(engine, table, files, settings, expected, exactly=exactly)
+
+
 @dataclass(frozen=True, slots=True)
 class _SourceFiles:
     """The files of a source.
@@ -246,6 +225,8 @@ class _SourceFiles:
         by_file: the properties by which each is read.
         tasks: the parts of text files that each task reads; none of others.
         names: other names, by path.
+        dealt: the records of one table, where they were dealt before.
+        lost: gets the records that the table lacks.
     """
 
     sources: Sequence[str]
@@ -253,6 +234,19 @@ class _SourceFiles:
     fmt: str
     tasks: Sequence[Sequence[FilePart]]
     names: Mapping[str, str]
+    dealt: DealtRecords | None = None
+    lost: LostRecords | None = None
+
+    def reads(self, engine: Engine, *, in_messages: bool) -> tuple[RDD[Read], int]:
+        """The records, and the number of `floats_in`. ``in_messages``: they come in envelopes."""
+        if self.dealt is None:
+            return (_messages if in_messages else _reads)(engine, self.sources, self.fmt, self.tasks)
+        chosen = frozenset(self.sources)
+        reads = engine.parallelize(self.dealt.tasks()).flatMap(dealt)
+        reads = reads.filter(lambda read: read.place.file in chosen)
+        if in_messages and self.fmt not in TEXTS:
+            return reads.map(as_message), 0
+        return reads, self.dealt.floats
 
 
 def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> bool:
@@ -283,7 +277,7 @@ def _verdict(
     """The verdict of comparing the files with the table."""
     properties, fmt, sources = table.properties, files.fmt, files.sources
     in_messages = bool(properties.get("driftline.envelope"))
-    reads, floats = (_messages if in_messages else _reads)(engine, sources, fmt, files.tasks)
+    reads, floats = files.reads(engine, in_messages=in_messages)
     reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
     extended = _extended(files.by_file, fmt)
     reads = reads.map(partial(_plain, extended)) if extended else reads
@@ -299,7 +293,7 @@ def _verdict(
         records, truncate = _unwrapped(reads, table.row_key, properties)
         fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
         return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
-    check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined)
+    check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
     columns, verdict = comparison.meeting.record.columns, None
     # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
     as_lines = _is_much_json(fmt, files.tasks) and not (in_paths or extended or expected)
@@ -526,6 +520,7 @@ class _Finding:
     comparison: Comparison
     reads: RDD[Read]
     quarantined: RDD[tuple[bytes, bool]] | None
+    lost: LostRecords | None = None
 
     def by_columns(self, matching: ColumnMatching) -> Verdict | None:
         """The verdict if each record has its row; None if all records must be compared with all rows."""
@@ -568,6 +563,8 @@ class _Finding:
                 )
                 missing = lost.map(lambda x: x.n).sum()
                 sample = lost.takeOrdered(LISTED, order) if missing else []
+                if missing and self.lost is not None:
+                    self.lost.keep(lost)
             waiting = unheld - missing
             # What waited in the rest may have become a column later, and left its empty lists behind.
             if listless and comparison.meeting.record.rest is None:

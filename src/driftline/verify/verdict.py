@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -82,6 +82,31 @@ class Verdict(Shown):
         """
         return replace(again, extra=self.extra) if again.missing < self.missing else self
 
+    def with_others(self, others: Verdict) -> Verdict:
+        """Return the verdict that counts ``others``: that on the missing records in another table."""
+        places = {mismatch.place for mismatch in others.mismatches}
+        still = tuple(mismatch for mismatch in self.mismatches if mismatch.place in places)
+        missing = self.missing - others.records + others.missing
+        return replace(
+            self,
+            found=self.found + others.found,
+            quarantined=self.quarantined + others.quarantined,
+            missing=missing,
+            mismatches=(still or others.mismatches or self.mismatches) if missing else (),
+        )
+
+    def without(self, others: Verdict) -> Verdict:
+        """Return the verdict without records on which there is a verdict of ``others`` in the same table."""
+        places = {mismatch.place for mismatch in others.mismatches}
+        return replace(
+            self,
+            records=self.records - others.records,
+            found=self.found - others.found,
+            quarantined=self.quarantined - others.quarantined,
+            missing=self.missing - others.missing,
+            mismatches=tuple(m for m in self.mismatches if not m.place or m.place not in places),
+        )
+
     def named(self, names: Mapping[str, str]) -> Verdict:
         """Give the files in the verdict other ``names``, by path."""
         mismatches = self.mismatches
@@ -93,6 +118,64 @@ class Verdict(Shown):
         """The form that `--json` prints."""
         mismatches = [as_json(MismatchJson, mismatch) for mismatch in self.mismatches]
         return as_json(VerdictJson, self, mismatches=mismatches)
+
+
+class PatternVerdictJson(TypedDict):
+    """The sums of a check of many tables. ``tables``: the number of those that were checked."""
+
+    pattern: str
+    ok: bool
+    tables: int
+    records: int
+    found: int
+    quarantined: int
+    missing: int
+    extra: int | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PatternVerdict(Shown):
+    """The verdicts on the tables of a pattern, by name. Counts are records."""
+
+    pattern: str
+    verdicts: Mapping[str, Verdict]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was missing in any table, nor doubled if that was checked."""
+        return all(verdict.ok for verdict in self.verdicts.values())
+
+    @property
+    def records(self) -> int:
+        """The number of records of the source."""
+        return sum(verdict.records for verdict in self.verdicts.values())
+
+    @property
+    def found(self) -> int:
+        """The number of records in tables."""
+        return sum(verdict.found for verdict in self.verdicts.values())
+
+    @property
+    def quarantined(self) -> int:
+        """The number of records in quarantines."""
+        return sum(verdict.quarantined for verdict in self.verdicts.values())
+
+    @property
+    def missing(self) -> int:
+        """The number of records that are in neither."""
+        return sum(verdict.missing for verdict in self.verdicts.values())
+
+    @property
+    def extra(self) -> int | None:
+        """The number of rows beyond the records; None if that was not checked."""
+        counts = [verdict.extra for verdict in self.verdicts.values() if verdict.extra is not None]
+        return sum(counts) if counts else None
+
+    def to_dicts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what `--json` prints: an object a table, then one with sums."""
+        for table, verdict in self.verdicts.items():
+            yield {**verdict.to_dict(), "table": table, "pattern": self.pattern}
+        yield as_json(PatternVerdictJson, self, tables=len(self.verdicts))
 
 
 Steps: TypeAlias = "tuple[str | int, ...]"

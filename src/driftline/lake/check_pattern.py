@@ -1,0 +1,182 @@
+"""Verifies the tables of a pattern against source data the user still has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.errors import DataError, UsageError
+from driftline.formats.base import CatalogTable, State
+from driftline.formats.lakes import Catalog
+from driftline.ingest.fan_out import ROUTE, tables_of
+from driftline.ingest.pattern import Pattern
+from driftline.lake.check import Contents, SourceFiles, compared, files_of, read_as
+from driftline.quarantine.table import with_feed
+from driftline.runtime.failure import explained, java_ended
+from driftline.runtime.threads import at_once
+from driftline.sources.files import expand
+from driftline.sources.inputs import Data, paths_or_rows
+from driftline.sources.spooled import folder_in, place_of, told_where
+from driftline.verify import PatternVerdict, Verdict, dealt_by_table
+from driftline.verify.routing import OTHER, DealtRecords, LostRecords, TableNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEALT = ("json", "parquet")
+_LOADED_AT_ONCE = 4
+
+
+class _Loaded(NamedTuple):
+    """A table, and its state. ``named``: the values that named it, if the pattern made it."""
+
+    table: CatalogTable
+    state: State
+    named: Sequence[Sequence[str | None]] = ()
+
+
+def checked_tables(
+    spark: SparkSession,
+    catalog: Catalog,
+    pattern: Pattern,
+    warehouse: str | None,
+    data: Data,
+    fmt: str | None,
+    *,
+    exactly: bool,
+) -> PatternVerdict:
+    """Check that every record of the data is in its table, as `PatternTables.verify` promises.
+
+    ``catalog``: on the session ``spark``; ``warehouse``: the folder of the lake. Raises UsageError for
+    records of which there is no table at all.
+    """
+    pattern.must_be_of_files()
+    _must_be_dealt(pattern, data, fmt, warehouse)
+    names = tables_of(catalog, pattern)
+    loaded = dict(
+        zip(names, at_once(spark, partial(_loaded, catalog, pattern), names, _LOADED_AT_ONCE), strict=True)
+    )
+    ours = [of_name.state for of_name in loaded.values() if of_name.named]
+    room = place_of(spark, warehouse)
+    with (
+        told_where(spark, room),
+        files_of(data, fmt, room, warehouse, None, lambda _: {}) as files,
+        folder_in(room) as folder,
+    ):
+        named = {name: of_name.named for name, of_name in loaded.items()}
+        tables = TableNames(pattern.text, named, files.names, catalog.ascii_names)
+        properties = ours[0].properties if ours else {}
+        try:
+            records = dealt_by_table(spark, tables, files.files, files.kind, properties, folder)
+        except (Py4JError, PySparkException) as error:
+            message, hint = explained(error)
+            raise java_ended(error) or DataError(f"{pattern.text}: {message}", hint) from error
+        return _TableChecks(catalog, files, folder, loaded, exactly).verdict(pattern, records)
+
+
+def _must_be_dealt(pattern: Pattern, data: Data, fmt: str | None, warehouse: str | None) -> None:
+    """Raise UsageError for files that do not go into the tables of a pattern."""
+    paths, rows = paths_or_rows(data)
+    kind = "json" if rows is not None else expand(paths, fmt, warehouse)[0]
+    if kind not in _DEALT:
+        raise UsageError(
+            f"{pattern.text}: {kind} does not go into the tables of a pattern so far",
+            "verify each table against its own files",
+        )
+
+
+def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:
+    table = catalog.table(name)
+    state = with_feed(table, table.load())
+    route = json.loads(state.properties.get(ROUTE, "{}"))
+    return _Loaded(table, state, route["values"] if route.get("pattern") == pattern.text else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _TableChecks:
+    """Checks tables, each against its share of the files.
+
+    Attributes:
+        loaded: the tables that are there.
+        moved: by the name of an `_other`, records that tables lack, and the verdicts on them there.
+    """
+
+    catalog: Catalog
+    files: SourceFiles
+    folder: Path
+    loaded: dict[str, _Loaded]
+    exactly: bool
+    moved: dict[str, list[tuple[DealtRecords, Verdict]]] = field(default_factory=dict)
+
+    def verdict(self, pattern: Pattern, records: Mapping[str, DealtRecords]) -> PatternVerdict:
+        """The verdict on dealt records. Raises UsageError if there is no table for any of them."""
+        others = {name for name in {*records, *self.loaded} if _other_of(name) == name}
+        of_pattern = {name for name, of_name in self.loaded.items() if of_name.named}
+        verdicts: dict[str, Verdict] = {}
+        # What tables lack is looked for in `_other`, whose own check comes behind them.
+        for name in sorted({*records} - others | (of_pattern if self.exactly else set())):
+            verdicts[name] = self._of_table(name, records.get(name))
+        for name in sorted(others & {*records} | (others & {*self.loaded} if self.exactly else set())):
+            verdicts[name] = self._of_other(name, records.get(name))
+        verdict = PatternVerdict(pattern.text, verdicts)
+        if verdict.records and not self.loaded and not verdict.quarantined:
+            raise UsageError(
+                f"there is no table of {pattern.text}", "`driftline tables` lists the tables that exist"
+            )
+        return verdict
+
+    def _of_table(self, name: str, records: DealtRecords | None) -> Verdict:
+        lost = LostRecords(self.folder)
+        verdict = self._compared(name, records, lost, exactly=self.exactly)
+        beside = _other_of(name)
+        if records is None or not lost.slices or not verdict.missing:
+            return verdict
+        missing = replace(records, slices=lost.slices)
+        in_other = self._compared(beside, missing)
+        self.moved.setdefault(beside, []).append((missing, in_other))
+        return verdict.with_others(in_other)
+
+    def _of_other(self, name: str, records: DealtRecords | None) -> Verdict:
+        """The verdict on an `_other`, whose rows are also those of records that tables lack."""
+        moved = self.moved.get(name, ()) if self.exactly else ()
+        for of_table, _ in moved:
+            slices = () if records is None else records.slices
+            records = replace(of_table, slices=[*slices, *of_table.slices])
+        verdict = self._compared(name, records, exactly=self.exactly)
+        for _, in_other in moved:
+            verdict = verdict.without(in_other)
+        return verdict
+
+    def _compared(
+        self,
+        name: str,
+        records: DealtRecords | None,
+        lost: LostRecords | None = None,
+        *,
+        exactly: bool = False,
+    ) -> Verdict:
+        """Compare a table, which need not exist, with records; None for no records."""
+        table, state, _ = self._load(name)
+        dealt = records or DealtRecords(self.files.files, self.files.kind, 0, ())
+        sources = dealt.sources
+        by_file = read_as(table, state, [file for file in sources if file not in self.files.names])
+        files = self.files._replace(files=sources, by_file=by_file, dealt=dealt, lost=lost)
+        defaults = table.defaults() if state.exists else {}
+        return compared(Contents.of(table, state), files, defaults, exactly=exactly, must_exist=False)
+
+    def _load(self, name: str) -> _Loaded:
+        if name in self.loaded:
+            return self.loaded[name]
+        table = self.catalog.table(name)
+        return _Loaded(table, with_feed(table, table.load()))
+
+
+def _other_of(name: str) -> str:
+    return f"{name.rpartition('.')[0]}.{OTHER}"
