@@ -3,9 +3,9 @@
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
 Of remembered deletes the last snapshot stays. The owner's settings of branches, tags and ages take
 precedence. A snapshot goes only if it is driftline's, and it and the next one took no data file away: that
-one has all its data files, so none becomes unreachable. In a table with a key some files may become so:
-delete files that later ones replaced, and driftline's data files whose rows were rewritten. They are for
-`clean`.
+one has all its data files, so none becomes unreachable. In a table with a key or with compactions some
+files may become so: delete files that later ones replaced, and driftline's data files whose rows were
+rewritten. They are for `clean`.
 
 Thinning leaves gaps: parents that are gone. Snapshots name only their parent, so a property keeps the ids
 behind the first gap, in the order of the branch.
