@@ -42,7 +42,7 @@ from driftline.operations.split_columns import (
     values_of,
 )
 from driftline.runtime.shown import Shown
-from driftline.runtime.spark_conf import LOOK, configured
+from driftline.runtime.spark_conf import INTERPRETED, configured
 from driftline.runtime.threads import at_once
 from driftline.tasks.run import FrameTasks, numbered
 from driftline.write import folder_of_batch
@@ -164,7 +164,7 @@ def split(
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
-    with configured(table.spark, LOOK), explaining(table.name):
+    with configured(table.spark, INTERPRETED), explaining(table.name):
         check_readable(table, state.schema)
         run = _SplitRun(catalog, table, pattern, state, progress)
         if dry_run:
