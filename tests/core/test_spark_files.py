@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from driftline.capture import checkpoint
 from driftline.capture.checkpoint import SparkFiles
 
 WHOLE = {
@@ -75,3 +77,36 @@ def test_offsets_of_other_sources_are_whole_without_a_log(tmp_path: Path) -> Non
     SparkFiles(tmp_path).drop_cut()
 
     assert (tmp_path / "offsets/1").exists() and (tmp_path / "sources/0/0").exists()
+
+
+@pytest.mark.parametrize("when", ["while they are listed", "before they are synced"])
+def test_files_that_spark_removes_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Spark lets go of the oldest batches in a thread of its own."""
+    files = SparkFiles(tmp_path / "spark")
+    for number in range(3):
+        (files.folder / "commits").mkdir(parents=True, exist_ok=True)
+        (files.folder / "commits" / str(number)).write_text("v1\n{}")
+    oldest, synced = files.folder / "commits" / "0", set[str]()
+    every, sync = SparkFiles._all, checkpoint.sync
+
+    def purged(self: SparkFiles) -> Iterator[Path]:
+        for file in list(every(self)):
+            if when == "while they are listed":
+                oldest.unlink(missing_ok=True)
+            yield file
+
+    def noted(paths: Iterable[Path], within: Path | None = None) -> None:
+        paths = list(paths)
+        oldest.unlink(missing_ok=True)
+        sync(paths, within)
+        synced.update(path.name for path in paths)
+
+    monkeypatch.setattr(SparkFiles, "_all", purged)
+    monkeypatch.setattr(checkpoint, "sync", noted)
+    files.sync()
+    assert synced == {"1", "2"}
+    (files.folder / "commits" / "3").write_text("v1\n{}")
+    files.sync()
+    assert synced == {"1", "2", "3"}

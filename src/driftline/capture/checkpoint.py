@@ -582,9 +582,23 @@ class SparkFiles:
 
     def sync(self) -> None:
         """Sync what Spark has written since the last time. Raises SetupError."""
-        files = {(file, file.stat().st_mtime_ns) for file in self._all()}
-        sync([file for file, _ in files - self._synced], self.folder.parent)
-        self._synced = files
+        while True:
+            files = set(self._changed())
+            written = [file for file, _ in files - self._synced]
+            try:
+                sync(written, self.folder.parent)
+            except SetupError:
+                if all(file.exists() for file in written):  # else Spark has let one go meanwhile
+                    raise
+            else:
+                self._synced = files
+                return
+
+    def _changed(self) -> Iterator[tuple[Path, int]]:
+        """Yield all files with the times of their last changes."""
+        for file in self._all():
+            with suppress(FileNotFoundError):  # Spark lets go of the oldest batches in a thread of its own
+                yield file, file.stat().st_mtime_ns
 
     def drop_cut(self) -> None:
         """Delete what a power cut has left of the last micro-batch, if it was not synced as a whole."""
