@@ -104,6 +104,12 @@ def test_a_compaction_takes_groups_of_one_partition_up_to_512_mb(name: str) -> N
     ]
 
 
+@pytest.mark.parametrize(("rows", "level"), [(0, 0), (1, 0), (7, 0), (8, 1), (63, 1), (64, 2), (4096, 4)])
+def test_a_file_has_the_level_of_its_rows_that_are_left(rows: int, level: int) -> None:
+    assert file("p/a", rows, 0, 1).level == level
+    assert file("p/a", rows + 3, 3, 1).level == level
+
+
 LEVELS = {
     "eight of a row each": [file(f"p/{n}", 1, 0, 1) for n in range(8)],
     "eight of two levels": [file(f"p/{n}", 7 + n % 2, 0, 1) for n in range(8)],

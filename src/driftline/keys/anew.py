@@ -64,11 +64,7 @@ class RewriteCandidate:
 
     @property
     def level(self) -> int:
-        """The power of eight that the number of rows left has reached.
-
-        >>> [RewriteCandidate("f", rows, 1, BitMap64()).level for rows in (0, 1, 7, 8, 63, 64, 4096)]
-        [0, 0, 0, 1, 1, 2, 4]
-        """
+        """The power of eight that the number of rows left has reached: 0 up to 7 rows, 1 up to 63."""
         return max(self.left.bit_length() - 1, 0) // _ROWS_OF_LEVEL
 
     @property
