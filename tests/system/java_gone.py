@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
     came = Event()
     query = table.capture(folder / "in", name="c", every=3600, on_batch=lambda _: came.set())
     assert came.wait(120)
-    ARGUMENTS["PatternTables.ingest"] = ([{"a": 1}],)
+    ARGUMENTS["PatternTables.ingest"] = ARGUMENTS["PatternTables.verify"] = ([{"a": 1}],)
     ARGUMENTS["Table.ingest"] = ARGUMENTS["Table.verify"] = ([{"id": 1}],)
     for called in ("PatternTables.capture", "Table.capture", "Table.seek"):
         ARGUMENTS[called] = (folder / "in",)
