@@ -292,9 +292,8 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         row_key=row_key,
         metadata=parse_metadata(value("metadata")) if value("metadata") else (),
         compacts=value("compact") == "auto",
-        # By name: a table keeps its properties in no order, and the first one decides where a record goes.
-        # By name, as a table keeps its properties in no order, and an expectation that is stated anew must
-        # not move records from one reason to another.
+        # By name, as a table keeps its properties in no order: the first one decides where a record goes, and
+        # an expectation that is stated anew must not move records from one reason to another.
         expect=tuple(parse_expectation(name, text) for (name,), text in sorted(paths["expect"].items())),
     )
     _check_roles(settings)
