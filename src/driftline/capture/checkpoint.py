@@ -583,7 +583,7 @@ class SparkFiles:
     def sync(self) -> None:
         """Sync what Spark has written since the last time. Raises SetupError."""
         while True:
-            files = set(self._changed())
+            files = set(self._with_times())
             written = [file for file, _ in files - self._synced]
             try:
                 sync(written, self.folder.parent)
@@ -594,7 +594,7 @@ class SparkFiles:
                 self._synced = files
                 return
 
-    def _changed(self) -> Iterator[tuple[Path, int]]:
+    def _with_times(self) -> Iterator[tuple[Path, int]]:
         """Yield all files with the times of their last changes."""
         for file in self._all():
             with suppress(FileNotFoundError):  # Spark lets go of the oldest batches in a thread of its own

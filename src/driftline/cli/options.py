@@ -91,11 +91,18 @@ Into = Annotated[
 ]
 
 
+def checked(context: typer.Context, name: str) -> str:
+    """The name of a table, or a pattern of tables, checked before Spark starts. Raises UsageError."""
+    if not is_pattern(name):
+        return named(context, name)
+    Pattern.of(name)
+    return name
+
+
 def tables(context: typer.Context, name: str) -> str:
     """The name of a table that takes records, or a pattern of tables."""
-    if not is_pattern(name):
-        return filled(context, name)
-    Pattern.of(name)
+    if not is_pattern(checked(context, name)):
+        must_take_records(name)
     return name
 
 
@@ -108,14 +115,6 @@ IntoTables = Annotated[
         autocompletion=grouped.tables,
     ),
 ]
-
-
-def checked(context: typer.Context, name: str) -> str:
-    """The name of a table, or a pattern of tables, checked before Spark starts. Raises UsageError."""
-    if not is_pattern(name):
-        return named(context, name)
-    Pattern.of(name)
-    return name
 
 
 def table_argument(help_: str, metavar: str = "NAMESPACE.TABLE") -> Any:

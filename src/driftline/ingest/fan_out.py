@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
 from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.core.schema.naming import QUARANTINE
@@ -237,7 +237,7 @@ class FanOut:
             prepared.append(ready)
             return ready
 
-        with _abandoned(prepared):
+        with abandoned(prepared):
             in_order = batch.at_once(prepare, destinations)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
@@ -408,9 +408,8 @@ class Router:
         if name not in self.names:
             return None
         if name not in self._loaded:
-            written = json.loads(self.catalog.table(name).load().properties.get(ROUTE, "{}"))
-            is_ours = written.get("pattern") == self.assignment.pattern.text
-            self._loaded[name] = [tuple(values) for values in written["values"]] if is_ours else []
+            properties = self.catalog.table(name).load().properties
+            self._loaded[name] = named_values(self.assignment.pattern, properties)
         return self._loaded[name]
 
 
@@ -492,18 +491,38 @@ def _route(pattern: Pattern, to: TableShare) -> dict[str, str]:
     if not named or (to.state.exists and written.get("pattern") != pattern.text):
         return {}
     before = [tuple(values) for values in written.get("values", ())]
-    spellings = list(dict.fromkeys([*before, *named]))[:SPELLINGS]
-    return {ROUTE: json.dumps({"pattern": pattern.text, "values": spellings}, ensure_ascii=False)}
+    spellings = list(dict.fromkeys([*before, *named]))
+    return route_property(pattern, spellings)
+
+
+def route_property(pattern: Pattern, spellings: Sequence[Values]) -> dict[str, str]:
+    """The property of a table that a pattern made, by the first spellings of the values that named it."""
+    route = {"pattern": pattern.text, "values": spellings[:SPELLINGS]}
+    return {ROUTE: json.dumps(route, ensure_ascii=False)}
+
+
+def named_values(pattern: Pattern, properties: Mapping[str, str]) -> list[Values]:
+    """The values that named a table, by its properties; none if the pattern did not make it."""
+    route = json.loads(properties.get(ROUTE, "{}"))
+    return [tuple(values) for values in route["values"]] if route.get("pattern") == pattern.text else []
+
+
+class UncommittedRows(Protocol):
+    """Rows that are written for a table, and visible to nobody."""
+
+    def abandon(self) -> None:
+        """Take back what is not visible."""
+        ...
 
 
 @contextmanager
-def _abandoned(prepared: Sequence[PreparedBatch]) -> Iterator[None]:
+def abandoned(written: Sequence[UncommittedRows]) -> Iterator[None]:
     """Take back at the end, or after an error, what is written and not visible."""
     try:
         yield
     finally:
-        for batch in prepared:
-            batch.abandon()
+        for of_table in written:
+            of_table.abandon()
 
 
 def _committed(prepared: PreparedBatch) -> Result | DriftlineError:

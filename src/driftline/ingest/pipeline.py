@@ -495,9 +495,9 @@ class PreparedRows(Prepared):
             self.rejects.transaction.upkeep()
         rest = rest_of(transaction, planned, self.waiting)
         ended = outcome(planned, written, self.quarantined, snapshot, rest)
-        added, table = transaction.written, planned.batch.table
-        if planned.settings.compacts and table.can_compact and added.passes(_MANY_FILES):
-            ended = replace(ended, hints=(*ended.hints, *compact_behind(table, planned.batch.progress)))
+        added, batch = transaction.written, planned.batch
+        if planned.settings.compacts and added.passes(_MANY_FILES):
+            ended = replace(ended, hints=(*ended.hints, *compact_behind(batch.table, batch.progress)))
         location = location if written else ""
         return replace(ended, location=location, files_written=added.files, bytes_written=added.bytes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +14,7 @@ from pyspark.errors import PySparkException
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
-from driftline.ingest.fan_out import ROUTE, tables_of
+from driftline.ingest.fan_out import named_values, tables_of
 from driftline.ingest.pattern import Pattern
 from driftline.lake.check import Contents, SourceFiles, compared, files_of, read_as
 from driftline.quarantine.table import with_feed
@@ -95,8 +94,7 @@ def _must_be_dealt(pattern: Pattern, data: Data, fmt: str | None, warehouse: str
 def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:
     table = catalog.table(name)
     state = with_feed(table, table.load())
-    route = json.loads(state.properties.get(ROUTE, "{}"))
-    return _Loaded(table, state, route["values"] if route.get("pattern") == pattern.text else ())
+    return _Loaded(table, state, named_values(pattern, state.properties))
 
 
 @dataclass(frozen=True, slots=True)

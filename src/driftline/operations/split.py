@@ -7,8 +7,7 @@ snapshot they are; so a split that was broken off is completed by the same call,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 from uuid import uuid4
@@ -27,7 +26,7 @@ from driftline.formats.base import CatalogTable, CommitConflict, State, Transact
 from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.deal import SPELLINGS
-from driftline.ingest.fan_out import ROUTE
+from driftline.ingest.fan_out import abandoned, route_property
 from driftline.ingest.pattern import Pattern, Values, is_other
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.replay import explaining
@@ -147,6 +146,10 @@ class _WrittenTable:
     transaction: Transaction
     made: TableOfSplit
 
+    def abandon(self) -> None:
+        """Take back what is not visible."""
+        self.transaction.abandon()
+
 
 def split(
     catalog: Catalog,
@@ -217,7 +220,7 @@ class _SplitRun:
             """Write a table. After an error in another one, it is taken back."""
             written.append(planned_table.written(rows, key, token))
 
-        with _abandoned(written):
+        with abandoned(written):
             at_once(self.table.spark, write, planned, _TABLES_AT_ONCE)
             self.progress("committing")
             written.sort(key=lambda ready: list(missing).index(ready.made.table))
@@ -355,10 +358,7 @@ class _PlannedTable:
         """The properties of the new table: the settings of the split one, and where its rows are from."""
         run = self.run
         settings = {key: text for key, text in run.state.properties.items() if _is_kept(key)}
-        text = json.dumps(
-            {"pattern": run.pattern.text, "values": self.share.values[:SPELLINGS]}, ensure_ascii=False
-        )
-        route = {ROUTE: text} if self.share.values else {}
+        route = route_property(run.pattern, self.share.values) if self.share.values else {}
         return {**settings, **route, SPLIT: token, **of_split(f"{run.table.name} into {run.pattern.text}")}
 
 
@@ -386,14 +386,3 @@ def _must_be_equal(table: str, before: Counts, written: Counts) -> None:
             f"{table}: its values are not those of its rows: {'; '.join(named[:_LISTED])}",
             "nothing of it was committed; please report this bug in driftline",
         )
-
-
-@contextmanager
-def _abandoned(written: Sequence[_WrittenTable]) -> Iterator[None]:
-    """Take back at the end, or after an error, what is written and not visible."""
-    try:
-        yield
-    finally:
-        for ready in written:
-            if not ready.transaction.visible:
-                ready.transaction.abandon()

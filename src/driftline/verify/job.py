@@ -92,6 +92,10 @@ class Stored:
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect: Sequence[Expectation] = ()
 
+    def read_by(self, sources: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The properties by which each file was ingested, by which it is judged."""
+        return {source: {**self.properties, **self.readings.get(source, {})} for source in sources}
+
     @classmethod
     def of(
         cls,
@@ -146,10 +150,8 @@ def verify(
     also that there are no other rows; ``names``: other names for files, by path. Raises DataError where
     `KeyedFold.verdict` does, NeedsSpark for files that are not read without.
     """
-    # A task has a working directory of its own.
-    sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    # Each file is judged by the settings with which it was ingested.
-    by_file = {source: {**table.properties, **table.readings.get(source, {})} for source in sources}
+    sources = _absolute(sources)
+    by_file = table.read_by(sources)
     settings, expected = _value_settings(table, by_file, fmt), _expected(table, by_file)
     tasks: Engine = LocalTasks() if spark is None else SparkTasks(spark)
     # Records are compared by recursion, and in this process, too.
@@ -162,6 +164,11 @@ def verify(
         return _verdict(engine, table, files, settings, expected, exactly=exactly)
 
 
+def _absolute(sources: Sequence[str]) -> list[str]:
+    # A task has a working directory of its own.
+    return [source if "://" in source else str(Path(source).absolute()) for source in sources]
+
+
 def dealt_by_table(
     spark: SparkSession,
     names: TableNames,
@@ -170,17 +177,11 @@ def dealt_by_table(
     properties: Mapping[str, str],
     folder: Path,
 ) -> dict[str, DealtRecords]:
-    """Deal the records of files, JSON or typed, among the tables of a pattern.
+    """Deal the records of the files ``sources``, JSON or typed, among the tables ``names`` of a pattern.
 
-    Args:
-        spark: the session.
-        names: the tables.
-        sources: the files.
-        fmt: their format.
-        properties: of a table, by which the files are read.
-        folder: for the dealt records.
+    ``properties``: of a table, by which the files are read; ``folder``: for the dealt records.
     """
-    sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
+    sources = _absolute(sources)
     tasks: Engine = SparkTasks(spark)
     with tasks.session(), deep_recursion(_LEVELS):
         pieces = [part for file in sources for part in _parts(file, fmt, properties)] if fmt in TEXTS else []
@@ -206,7 +207,7 @@ def verify_dealt(
 
     ``lost``: gets the records that it lacks; not those of a table with a key.
     """
-    by_file = {source: {**table.properties, **table.readings.get(source, {})} for source in records.sources}
+    by_file = table.read_by(records.sources)
     settings, expected = _value_settings(table, by_file, records.fmt), _expected(table, by_file)
     tasks = SparkTasks(spark)
     with tasks.session(), deep_recursion(_LEVELS):

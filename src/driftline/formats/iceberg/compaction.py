@@ -93,8 +93,8 @@ class FileRewrite(RowDelta):
         file = self._files[path]
         changed = self._tasks[path].file().dataSequenceNumber()
         spec, partition = int(file["spec-id"]), str(file.get("partition", ""))
-        placed = replace(self._as_candidate(path), changed=changed, spec=spec, partition=partition)
-        return replace(placed, sort_order=file.get("sort-order-id"))
+        order, candidate = file.get("sort-order-id"), self._as_candidate(path)
+        return replace(candidate, changed=changed, spec=spec, partition=partition, sort_order=order)
 
     def _unreadable(self, file: Mapping[str, Any]) -> str | None:
         """The reason for which a file's rows cannot be read, or not without those that are deleted."""
