@@ -10,16 +10,19 @@ from rich.console import Console
 
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import STRING, TIMESTAMP
-from driftline.report.page import page
-from driftline.report.stats_text import bar, percent, spark, stats
+from driftline.errors import UsageError
+from driftline.ingest.route import Route
+from driftline.report.page import INDEX, page, pages
+from driftline.report.stats_text import bar, lake, of_pattern, percent, spark, stats
 from driftline.sql.lost import WaitingValues
+from driftline.stats.lake import LakeStats, made_by
 from driftline.stats.model import DriftedField, ExpectationOverTime, TypeShare
 from stats_models import AT, EXPECTED, HOSTILE, column, hostile, made, small, wide
 
 
-def text(of, width=120, **more) -> list[str]:
+def text(of, width=120, shown=stats, **more) -> list[str]:
     console = Console(width=width, file=StringIO(), highlight=False, emoji=False, markup=False)
-    for one in stats(of, **more):
+    for one in shown(of, **more):
         console.print(one)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -218,3 +221,53 @@ def test_the_page_asks_the_network_for_nothing():
 
 def test_the_page_is_the_same_for_the_same_statistics():
     assert page(small()) == page(small())
+
+
+def by_event(name: str, *values: str, namespace: str = "hooks", **more):
+    route = Route(f"{namespace}.{{event}}", tuple((value,) for value in values)) if values else None
+    return replace(small(), table=f"{namespace}.{name}", route=route, **more)
+
+
+def hooks():
+    """Tables of a pattern and the `_other` beside them, one by itself in their namespace, and one of another pattern."""
+    return [
+        by_event("ping", "ping", namespace="a"),
+        by_event("_other", records=3, drifted=(), leaves=1),
+        by_event("by_hand", records=5),
+        by_event("ping", "ping", at=AT + 60_000),
+        by_event("push", "push", "Push", leaves=7),
+    ]
+
+
+def test_tables_of_a_pattern_have_one_line_in_which_their_numbers_are_summed_up():
+    found = [line.split() for line in text(hooks(), shown=lake)]
+    commit = ["2026-03-02", "08:01Z"]
+    assert [row[0] for row in found] == ["table", "a.ping", "hooks.{event}", "hooks.by_hand", "the"]
+    assert found[2] == ["hooks.{event}", "3", "tables", "203", "1–7", "2", "9", "0", *commit]
+    assert len(text(hooks(), shown=lake, all_tables=True)) == 6
+    unknown = [*hooks(), by_event("zip", "zip", records=None)]
+    assert text(unknown, shown=lake)[2].split()[3] == "?"
+
+
+def test_tables_of_one_pattern_stand_with_the_values_that_named_them():
+    rows = text(made_by("hooks.{event}", hooks()), shown=of_pattern)
+    assert [row.partition(" ")[0] for row in rows[1:]] == ["hooks._other", "hooks.ping", "hooks.push"]
+    assert "push and Push" in rows[3]
+    with pytest.raises(UsageError, match=r"no table of hooks\.\{kind\}"):
+        made_by("hooks.{kind}", hooks())
+
+
+def test_the_other_beside_tables_of_two_patterns_stands_by_itself():
+    second = by_event("push_1", "push")
+    second = replace(second, route=Route("hooks.{event}_{n}", (("push", "1"),)))
+    assert [table.table for table in made_by("hooks.{event}", [*hooks(), second])] == [
+        "hooks.ping",
+        "hooks.push",
+    ]
+
+
+def test_the_index_has_the_tables_of_a_pattern_behind_a_line_that_opens():
+    index = dict(pages(LakeStats("lake", tuple(hooks()), at=AT)))[INDEX]
+    assert re.findall(r'<tr data-(opens|of)="2">.*?>([\w.{}]+)</[ab]', index) == [
+        ("opens", "hooks.{event}"), ("of", "hooks._other"), ("of", "hooks.ping"), ("of", "hooks.push"),
+    ]  # fmt: skip

@@ -98,6 +98,11 @@ def test_each_table_is_as_if_its_records_had_come_alone(lake: Lake, space: str, 
     text = repr(result)
     assert "4 tables" in text and "6 written" in text and "differ in case alone" in text
     assert [printed["pattern"] for printed in result.to_dicts()] == [f"{space}.{{event}}"] * 5
+    found = lake.fan_out(f"{space}.{{event}}").stats().tables
+    assert {of_table.table: (of_table.named_by, of_table.records) for of_table in found} == {
+        names[0]: ((("push",), ("Push",)), 6), names[1]: ((("ping",),), 2),
+        names[2]: ((("pull-request",),), 2), names[3]: ((), 2),
+    }  # fmt: skip
 
 
 def test_verify_names_the_table_and_the_line_of_each_record_that_is_in_no_table(

@@ -51,6 +51,7 @@ tables.capture(here / "in", name="c", changed_files="x") | changed_files = 'x'
 tables.capture("kafka://localhost:1/t", name="c", value_format="avro") | values in avro cannot go into the tables
 tables.verify(3) | cannot ingest an int
 tables.verify([{"a": 1}]) | there is no table of s.{a}
+tables.stats() | there is no table of s.{a}
 tables.split(3) | PatternTables.split: table is an int
 tables.split("s.nope") | there is no table
 tables.split(table.name) | there is no column of values at a

@@ -11,6 +11,7 @@ from selenium.webdriver.support.ui import Select
 
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, Struct
+from driftline.ingest.route import Route
 from driftline.report.page import INDEX, page, pages
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
@@ -57,6 +58,27 @@ def test_the_tables_are_sorted_by_their_heads(show, folder):
     table.click()
     assert cells(browser, 0)[0] == HOSTILE
     assert len(browser.find_elements(By.CSS_SELECTOR, "th[aria-sort]")) == 1
+
+
+def test_the_line_of_a_pattern_opens_its_tables_which_stay_behind_it(show):
+    names = ("push", "ping")
+    made_so = (
+        replace(small(), table=f"hooks.{name}", records=n, route=Route("hooks.{event}", ((name,),)))
+        for n, name in enumerate(names)
+    )
+    alone = made([column(1, "id")], table="a.alone", records=7)
+    browser = show(dict(pages(LakeStats("lake", (alone, *made_so), at=AT)))[INDEX])
+    opened, closed = ["a.alone", "hooks.push", "hooks.ping"], ["a.alone", "", ""]
+    pattern = browser.find_element(By.CSS_SELECTOR, "tbody button")
+    for clicks, tables in enumerate((closed, opened, closed, opened)):
+        if clicks:
+            pattern.click()
+        named = cells(browser, 0)
+        assert named[1] == "hooks.{event} 2 tables" and [named[0], *named[2:]] == tables
+    records = browser.find_elements(By.CSS_SELECTOR, "thead button")[1]
+    for counts in (["7", "1", "1", "0"], ["1", "0", "1", "7"]):
+        records.click()
+        assert cells(browser, 1) == counts
 
 
 def test_the_index_leads_to_what_drifted_and_what_waits(show, folder):

@@ -52,7 +52,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "verify": ("orders.jsonl --table shop.orders", "hooks.jsonl --table 'hooks.{event}'"),
     "quarantine": ("shop.orders", "shop.orders --replay", "shop.orders --discard --from bad.csv"),
-    "tables": ("",),
+    "tables": ("", "'hooks.{event}'"),
     "schema": ("shop.orders",),
     "stats": ("shop.orders", "shop.orders total 'customer.*' --exact", "--all --html pages"),
     "history": ("shop.orders", "shop.orders --diff 0 1"),

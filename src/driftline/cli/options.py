@@ -91,9 +91,16 @@ Into = Annotated[
 ]
 
 
-def checked(context: typer.Context, name: str) -> str:
+def made(name: str | None) -> str | None:
+    """The pattern of tables, if one is given. Raises UsageError."""
+    if name is not None:
+        Pattern.of(name)
+    return name
+
+
+def checked(context: typer.Context, name: NameT) -> NameT:
     """The name of a table, or a pattern of tables, checked before Spark starts. Raises UsageError."""
-    if not is_pattern(name):
+    if name is None or not is_pattern(name):
         return named(context, name)
     Pattern.of(name)
     return name
@@ -125,7 +132,25 @@ def table_argument(help_: str, metavar: str = "NAMESPACE.TABLE") -> Any:
 
 
 TableName = Annotated[str, table_argument("The table.")]
-AnyTable = Annotated[str | None, table_argument("The table; all with --all.", "[NAMESPACE.TABLE]")]
+AnyTable = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAMESPACE.TABLE]",
+        callback=checked,
+        help="The table, or a pattern of tables, as hooks.{event}; all with --all.",
+        show_default=False,
+        autocompletion=grouped.tables,
+    ),
+]
+OfPattern = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PATTERN]",
+        callback=made,
+        help="Only the tables that a pattern made, as hooks.{event}, with the values that named them.",
+        show_default=False,
+    ),
+]
 PerFile = Annotated[
     bool, typer.Option("--batch-per-file", help="Ingest each file as its own batch, in name order.")
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from driftline.cli.grouped import fields
 from driftline.cli.options import AnyTable, Json, writable
-from driftline.core.schema.naming import nearest
+from driftline.core.schema.naming import is_pattern, nearest
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
 from driftline.errors import UsageError
@@ -53,12 +54,19 @@ def stats(
 ) -> None:
     """Show statistics of a table's columns, and which fields drifted.
 
-    With --all: for all tables of the lake.
+    With --all: for all tables of the lake; of a pattern: for those that it made.
     """
-    if table is not None:
+    if table is not None and is_pattern(table):
+        if paths:
+            raise UsageError(
+                f"{table}: paths are those of one table",
+                "name one of its tables: `driftline tables` lists them",
+            )
+        _of_lake(context.obj, table, exact=exact, html=html, json=json)
+    elif table is not None:
         _of_table(context.obj, table, paths or (), exact=exact, all_=all_, html=html, json=json)
     elif all_:
-        _of_lake(context.obj, exact=exact, html=html, json=json)
+        _of_lake(context.obj, None, exact=exact, html=html, json=json)
     else:
         raise UsageError("no table given", "pass a table, or --all for every table of the lake")
 
@@ -103,7 +111,8 @@ def _of_table(
             typer.echo(f"{html}  {size / 1000:.0f} kB, one file; open it in any browser")
 
 
-def _of_lake(scope: Invocation, *, exact: bool, html: Path | None, json: bool) -> None:
+def _of_lake(scope: Invocation, pattern: str | None, *, exact: bool, html: Path | None, json: bool) -> None:
+    """Show the tables of the lake, or those that a pattern made."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import stats_text
 
@@ -111,11 +120,13 @@ def _of_lake(scope: Invocation, *, exact: bool, html: Path | None, json: bool) -
         writable(html)
     with Progress() as progress:
         lake = scope.open(progress, must_exist=True)
-        measured = lake.stats(exact=exact, over_time=html is not None, progress=progress.phase)
+        chosen = lake if pattern is None else lake.fan_out(pattern)
+        measured = chosen.stats(exact=exact, over_time=html is not None, progress=progress.phase)
     if json:
         put(measured.to_dict())
     elif html is None:
-        show(stats_text.lake(measured.tables))
+        of_lake = partial(stats_text.lake, more="`driftline tables --all-tables`")
+        show((of_lake if pattern is None else stats_text.of_pattern)(measured.tables))
     if html is not None:
         _write_all(html, measured, tell=not json)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
-from driftline.cli.options import Json, confirm, table_argument
+from driftline.cli.options import AllTables, Json, OfPattern, confirm, table_argument
 from driftline.config import FILE, redacted
 from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
@@ -16,6 +16,7 @@ from driftline.core.schema.text import counted
 from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
 from driftline.core.support import as_json
 from driftline.errors import NeedsSpark, UsageError
+from driftline.ingest.pattern import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 
 class TableSummaryJson(TypedDict):
-    """A table of the lake; ``records`` null: it takes a scan to count them."""
+    """A table of the lake; ``records`` null: it takes a scan to count them.
+
+    Attributes:
+        pattern: that made the table, and ``named_by``: the values that named it.
+    """
 
     table: str
     records: int | None
@@ -37,39 +42,55 @@ class TableSummaryJson(TypedDict):
     quarantined: int
     rest: int
     at: str | None
+    pattern: str | None
+    named_by: list[list[str | None]]
 
 
 TablesJson: TypeAlias = list[TableSummaryJson]
 
 
-def tables(context: typer.Context, json: Json = False) -> None:
-    """List the lake's tables with their row counts."""
+def tables(
+    context: typer.Context,
+    pattern: OfPattern = None,
+    all_tables: AllTables = False,
+    json: Json = False,
+) -> None:
+    """List the lake's tables with their row counts; those of a pattern in one line."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report.stats_text import lake
+    from driftline.report import stats_text
 
-    rows = _without_spark(context.obj)
+    rows = _without_spark(context.obj, pattern)
     if rows is None:
         with Progress() as progress:
             opened = context.obj.open(progress, must_exist=True)
             progress.phase("looking at the tables")
-            rows = opened.stats().tables
+            rows = (opened if pattern is None else opened.fan_out(pattern)).stats().tables
     if json:
         summaries: TablesJson = [_summary(row) for row in rows]
         put(summaries)
     elif not rows:
         typer.echo("no tables yet: driftline ingest FILES --into NAMESPACE.TABLE makes one")
+    elif pattern is not None:
+        show(stats_text.of_pattern(rows))
     else:
-        show(lake(rows))
+        show(stats_text.lake(rows, all_tables=all_tables, more="--all-tables"))
 
 
-def _without_spark(scope: Invocation) -> Sequence[Stats] | None:
+def _without_spark(scope: Invocation, pattern: str | None) -> Sequence[Stats] | None:
     """The tables from their metadata files; None if it takes Spark to read one of them."""
+    from driftline.stats.lake import made_by  # late: the other commands do without
+
     names = scope.tables()
     if names is None:
         return None
-    summaries = [_in_short(scope, name) for name in sorted({name.removesuffix(QUARANTINE) for name in names})]
+    chosen = {name.removesuffix(QUARANTINE) for name in names}
+    if pattern is not None:
+        chosen = set(filter(Pattern.of(pattern).in_namespace, chosen))
+    summaries = [_in_short(scope, name) for name in sorted(chosen)]
     readable = [summary for summary in summaries if summary is not None]
-    return readable if len(readable) == len(summaries) else None
+    if len(readable) < len(summaries):
+        return None
+    return readable if pattern is None else made_by(pattern, readable)
 
 
 def _in_short(scope: Invocation, name: str) -> Stats | None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import MAX_DEPTH, Malformed, Number, UnlistedDocument, parse, raw_members, reason
 from driftline.ingest.pattern import Brace, Pattern, Values, is_other, of_file, text_of
+from driftline.ingest.route import SPELLINGS
 from driftline.observe.decoder import REFUSED
 from driftline.readers.json.rows import Run
 
 SPOOL = pa.schema([("text", pa.large_binary()), ("line", pa.int64()), ("why", pa.string())])
-SPELLINGS = 20  # values that a table remembers, which differ in case alone
 RUN = 32 * 2**20  # bytes that are sorted by table at a time
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,10 +21,11 @@ from driftline.ingest import attempts
 from driftline.ingest.assignment import MAX_TABLES, Assignment
 from driftline.ingest.attempts import Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
-from driftline.ingest.deal import SPELLINGS, Share, SpoolSlice
+from driftline.ingest.deal import Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
 from driftline.ingest.pattern import TOPIC, Pattern, Values, is_other
 from driftline.ingest.result import Result
+from driftline.ingest.route import Route, named_values
 from driftline.runtime.shown import Shown
 from driftline.runtime.threads import at_once
 from driftline.sources.files import stamps
@@ -37,7 +37,6 @@ RESTORE = (
     "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
     "and new tables, to ingest everything again"
 )
-ROUTE = "driftline.route"  # the property of a table that a pattern made: the pattern, and the values that named it
 T = TypeVar("T")
 R = TypeVar("R")
 # Settings by which records are taken out of files: the files are read once, for all tables.
@@ -471,8 +470,8 @@ def _must_stay(pattern: Pattern, table: str, row_key: RowKey) -> None:
 
 def _must_be_spelled_alike(table: str, share: Share, state: State) -> None:
     """Raise DataError for values that share a table by key: rows of one would replace those of another."""
-    before = json.loads(state.properties.get(ROUTE, "{}")).get("values", ())
-    spelled = list(dict.fromkeys([*map(tuple, before), *share.values]))
+    route = Route.of(state.properties)
+    spelled = list(dict.fromkeys([*(route.values if route else ()), *share.values]))
     if len(spelled) > 1:
         texts = [", ".join(filter(None, values)) for values in spelled]
         raise DataError(
@@ -487,24 +486,10 @@ _REMEMBERED = 100_000  # values whose tables are known, between two groups of re
 def _route(pattern: Pattern, to: TableShare) -> dict[str, str]:
     """The property of a table that the pattern makes, or has made; none for any other table."""
     named = [values for values in to.share.values if pattern.names(values)]
-    written = json.loads(to.state.properties.get(ROUTE, "{}"))
-    if not named or (to.state.exists and written.get("pattern") != pattern.text):
+    before = named_values(pattern, to.state.properties)
+    if not named or (to.state.exists and not before):
         return {}
-    before = [tuple(values) for values in written.get("values", ())]
-    spellings = list(dict.fromkeys([*before, *named]))
-    return route_property(pattern, spellings)
-
-
-def route_property(pattern: Pattern, spellings: Sequence[Values]) -> dict[str, str]:
-    """The property of a table that a pattern made, by the first spellings of the values that named it."""
-    route = {"pattern": pattern.text, "values": spellings[:SPELLINGS]}
-    return {ROUTE: json.dumps(route, ensure_ascii=False)}
-
-
-def named_values(pattern: Pattern, properties: Mapping[str, str]) -> list[Values]:
-    """The values that named a table, by its properties; none if the pattern did not make it."""
-    route = json.loads(properties.get(ROUTE, "{}"))
-    return [tuple(values) for values in route["values"]] if route.get("pattern") == pattern.text else []
+    return Route(pattern.text, tuple(dict.fromkeys([*before, *named]))).as_property()
 
 
 class UncommittedRows(Protocol):

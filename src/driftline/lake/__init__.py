@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -242,7 +242,16 @@ class Lake(Shown):
         numbers are among them. ``over_time``: with what the pages show by batch and date. ``progress`` is
         called with the name of each step.
         """
-        names = sorted({name.removesuffix(QUARANTINE) for name in self._names()})
+        return self._stats(self._with_records(), exact=exact, over_time=over_time, progress=progress)
+
+    def _with_records(self) -> list[str]:
+        """The names of all tables, also of those all of whose records wait."""
+        return sorted({name.removesuffix(QUARANTINE) for name in self._names()})
+
+    def _stats(
+        self, names: Iterable[str], *, exact: bool, over_time: bool, progress: Callable[[str], None]
+    ) -> LakeStats:
+        """The statistics of some tables."""
         tables = (
             self.table(name).stats(exact=exact, over_time=over_time, progress=_about(name, progress))
             for name in names

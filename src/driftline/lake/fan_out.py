@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
@@ -28,6 +29,7 @@ from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.inputs import Data
 from driftline.sources.opening import opened
+from driftline.stats.lake import LakeStats, made_by
 from driftline.verify import PatternVerdict
 
 if TYPE_CHECKING:
@@ -187,6 +189,23 @@ class PatternTables(Shown):
         return checked_tables(
             lake.spark, lake.format, self._parsed, lake.warehouse, data, format, exactly=exactly
         )
+
+    def stats(
+        self, *, exact: bool = False, over_time: bool = True, progress: Callable[[str], None] = lambda _: None
+    ) -> LakeStats:
+        """The statistics of the tables that the pattern made, and of the `_other` beside them.
+
+        The `named_by` of each has the values that named it.
+
+        Args:
+            exact: As for `Lake.stats`; so are ``over_time`` and ``progress``.
+
+        Raises:
+            UsageError: There is no table of the pattern.
+        """
+        names = filter(self._parsed.in_namespace, self.lake._with_records())
+        measured = self.lake._stats(names, exact=exact, over_time=over_time, progress=progress)
+        return replace(measured, tables=made_by(self.pattern, measured.tables))
 
     def _fan_out(
         self,

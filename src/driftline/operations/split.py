@@ -25,10 +25,10 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, CommitConflict, State, Transaction
 from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
-from driftline.ingest.deal import SPELLINGS
-from driftline.ingest.fan_out import abandoned, route_property
+from driftline.ingest.fan_out import abandoned
 from driftline.ingest.pattern import Pattern, Values, is_other
 from driftline.ingest.rewrite import check_readable
+from driftline.ingest.route import SPELLINGS, Route
 from driftline.operations.replay import explaining
 from driftline.operations.split_columns import (
     Counts,
@@ -358,7 +358,7 @@ class _PlannedTable:
         """The properties of the new table: the settings of the split one, and where its rows are from."""
         run = self.run
         settings = {key: text for key, text in run.state.properties.items() if _is_kept(key)}
-        route = route_property(run.pattern, self.share.values) if self.share.values else {}
+        route = Route(run.pattern.text, tuple(self.share.values)).as_property() if self.share.values else {}
         return {**settings, **route, SPLIT: token, **of_split(f"{run.table.name} into {run.pattern.text}")}
 
 

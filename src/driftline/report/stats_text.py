@@ -18,6 +18,7 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted
 from driftline.report.lines import Hanging, clean
+from driftline.stats.lake import PatternStats, by_pattern
 from driftline.stats.model import (
     ColumnStatistics,
     DriftedField,
@@ -36,6 +37,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _NARROW = 100  # characters of a line
 _TYPE, _DATE = 15, 10  # characters
 _VALUE = 24  # characters of a bound or a sample
+_NAMED_BY = 40  # characters of the values that named a table
+_COUNTS = (">records", ">columns", ">drifted", ">quarantine", ">rest", "last commit")
 # What is cut where there is little room, and what part of it each gets.
 _TEXTS = {"drifted field": 2, "sample": 2, "column": 2, "min": 1, "max": 1, "expectation": 1, "condition": 2}
 
@@ -83,16 +86,45 @@ def _waiting(table: Stats) -> Iterator[RenderableType]:
         )
 
 
-def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
-    """A line for each table of a lake."""
-    grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", ">rest", "last commit")
-    for table in tables:
-        commit = "" if table.at is None else to_minute(table.at)
-        grid.add_row(
-            clean(table.table), _number(table.records), _number(table.leaves), _number(table.drifted_fields), _number(table.quarantined),
-            _number(table.waiting_values), commit,
-        )  # fmt: skip
+def lake(
+    tables: Sequence[Stats], *, all_tables: bool = False, more: str = "its `tables`"
+) -> Iterator[RenderableType]:
+    """A line for each table of a lake, and one for all that a pattern made.
+
+    Args:
+        tables: by name.
+        all_tables: with a line for each of those, too.
+        more: where a reader finds them otherwise.
+    """
+    grid = _table("table", *_COUNTS)
+    shown = tables if all_tables else list(by_pattern(tables))
+    for row in shown:
+        if isinstance(row, PatternStats):
+            title = f"{clean(row.pattern)}  {len(row.tables)} tables"
+            narrowest, widest = row.leaves
+            columns = _number(widest) if narrowest == widest else f"{_number(narrowest)}–{_number(widest)}"
+            grid.add_row(title, *_counts(row, columns))
+        else:
+            grid.add_row(clean(row.table), *_counts(row, _number(row.leaves)))
     yield grid
+    if len(shown) < len(tables):
+        yield Text(f"the tables of a pattern have one line: see {more}", "dim")
+
+
+def of_pattern(tables: Sequence[Stats]) -> Iterator[RenderableType]:
+    """A line for each table of a pattern, with the values that named it."""
+    grid = _table("table", "named by", *_COUNTS)
+    for table in tables:
+        named_by = " and ".join(", ".join(text or "" for text in values) for values in table.named_by)
+        grid.add_row(clean(table.table), _cut(named_by, _NAMED_BY), *_counts(table, _number(table.leaves)))
+    yield grid
+
+
+def _counts(row: Stats | PatternStats, columns: str) -> tuple[str, ...]:
+    """The cells of `_COUNTS`."""
+    commit = "" if row.at is None else to_minute(row.at)
+    numbers = (row.drifted_fields, row.quarantined, row.waiting_values)
+    return (_number(row.records), columns, *map(_number, numbers), commit)
 
 
 def percent(share: float | None) -> str:

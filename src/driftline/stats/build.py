@@ -26,6 +26,7 @@ from driftline.core.settings.properties import EXPECTED, from_properties
 from driftline.core.settings.row_key import parse_expectation
 from driftline.errors import NeedsSpark
 from driftline.formats.lakes import OfflineTable
+from driftline.ingest.route import Route
 from driftline.operations.history import History, history
 from driftline.quarantine.replays import REPLAY, is_replay, last_replay
 from driftline.sql.lost import WaitingValues as Rest
@@ -174,6 +175,7 @@ def _with_batches(stats: Stats, inputs: StatisticsInputs) -> Stats:
         known=counts.known if counts else (),
         before=counts.before if counts else None,
         refused=inputs.refused,
+        route=Route.of(inputs.properties),
         expectations=expectations(inputs.properties, counts.recent if counts else ()),
     )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
 from driftline.core.columns.statistics import iso
 from driftline.core.support import as_json
+from driftline.errors import UsageError
+from driftline.ingest.pattern import is_other
 from driftline.runtime.shown import Shown
 from driftline.stats.model import Event, EventJson, Stats, StatsJson
 
@@ -34,6 +37,94 @@ class LakeStatsJson(TypedDict):
     tables: list[StatsJson]
 
 
+@dataclass(frozen=True, slots=True)
+class PatternStats:
+    """The tables that a pattern made, by name, with the `_other` beside them; counts are those of all."""
+
+    pattern: str
+    tables: tuple[Stats, ...]
+
+    @property
+    def records(self) -> int | None:
+        """Their records; None if those of one are unknown."""
+        return _sum(table.records for table in self.tables)
+
+    @property
+    def leaves(self) -> tuple[int, int]:
+        """The columns of the narrowest and of the widest table."""
+        widths = [table.leaves for table in self.tables]
+        return min(widths), max(widths)
+
+    @property
+    def drifted_fields(self) -> int:
+        """Their drifted fields."""
+        return sum(table.drifted_fields for table in self.tables)
+
+    @property
+    def quarantined(self) -> int:
+        """Their records in quarantine."""
+        return sum(table.quarantined for table in self.tables)
+
+    @property
+    def waiting_values(self) -> int:
+        """Their values in the rest."""
+        return sum(table.waiting_values for table in self.tables)
+
+    @property
+    def at(self) -> int | None:
+        """The time of their last commit."""
+        return max((table.at for table in self.tables if table.at is not None), default=None)
+
+
+def by_pattern(tables: Sequence[Stats]) -> Iterator[Stats | PatternStats]:
+    """Yield the tables, and one value for those that a pattern made, where the first of them stands.
+
+    The only table of a pattern stays by itself.
+    """
+    patterns = _patterns(tables)
+    of_pattern: dict[str, list[Stats]] = {}
+    for table in tables:
+        of_pattern.setdefault(patterns.get(table.table, ""), []).append(table)
+    for table in tables:
+        pattern = patterns.get(table.table, "")
+        together = of_pattern[pattern]
+        if not pattern or len(together) == 1:
+            yield table
+        elif table is together[0]:
+            yield PatternStats(pattern, tuple(together))
+
+
+def made_by(pattern: str, tables: Sequence[Stats]) -> tuple[Stats, ...]:
+    """The tables that a pattern made, and the `_other` beside them. Raises UsageError if there are none."""
+    patterns = _patterns(tables)
+    made = tuple(table for table in tables if patterns.get(table.table) == pattern)
+    if not made:
+        raise UsageError(f"there is no table of {pattern}", "`driftline tables` lists the tables that exist")
+    return made
+
+
+def _patterns(tables: Sequence[Stats]) -> dict[str, str]:
+    """The patterns that made tables, by name."""
+    patterns = {table.table: table.pattern for table in tables if table.pattern is not None}
+    in_namespace: dict[str, set[str]] = {}
+    for name, pattern in patterns.items():
+        in_namespace.setdefault(_namespace(name), set()).add(pattern)
+    for table in tables:
+        beside = in_namespace.get(_namespace(table.table), set())
+        if is_other(table.table) and len(beside) == 1:  # of two patterns it may be the other's
+            patterns[table.table] = min(beside)
+    return patterns
+
+
+def _namespace(table: str) -> str:
+    return table.rpartition(".")[0]
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class LakeStats(Shown):
     """The statistics of a lake's tables, by name.
@@ -49,8 +140,7 @@ class LakeStats(Shown):
     @property
     def records(self) -> int | None:
         """The records of all tables; None if those of one are unknown."""
-        counts = [table.records for table in self.tables]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return _sum(table.records for table in self.tables)
 
     @property
     def drift(self) -> tuple[tuple[Stats, Event], ...]:
@@ -75,6 +165,8 @@ class LakeStats(Shown):
         return as_json(LakeStatsJson, self, at=iso(self.at), drift=drift)
 
 
-def last_drift(stats: Stats) -> int | None:
+def last_drift(stats: Stats | PatternStats) -> int | None:
     """The time of the last drift of a field, in milliseconds; None if there was none, or that is unknown."""
-    return max((event.at for event in stats.events if event.steps and event.at is not None), default=None)
+    tables = stats.tables if isinstance(stats, PatternStats) else [stats]
+    events = (event for table in tables for event in table.events)
+    return max((event.at for event in events if event.steps and event.at is not None), default=None)

@@ -22,6 +22,8 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.core.settings.condition import Action
 from driftline.core.support import as_json
+from driftline.ingest.pattern import Values
+from driftline.ingest.route import Route
 from driftline.runtime.shown import Shown
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.sql.lost import WaitingValuesJson
@@ -150,7 +152,11 @@ ExpectationJson = TypedDict(
 
 
 class StatsJson(TypedDict):
-    """The statistics of a table."""
+    """The statistics of a table.
+
+    Attributes:
+        pattern: that made the table, and ``named_by``: the values that named it.
+    """
 
     table: str
     schema: int
@@ -172,6 +178,8 @@ class StatsJson(TypedDict):
     quarantine: list[WaitingRecordsJson]
     expectations: list[ExpectationJson]
     rest: list[WaitingValuesJson]
+    pattern: str | None
+    named_by: list[list[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +403,7 @@ class Stats(Shown):
         known: the batches whose files have only their own records, oldest first.
         before: the time before which all other records came.
         refused: the records in quarantine for the most frequent reasons, by batch; "" stands for all others.
+        route: the pattern that made it, and the values that named it.
     """
 
     table: str
@@ -420,6 +429,17 @@ class Stats(Shown):
     known: tuple[CommittedBatch, ...] = ()
     before: int | None = None
     refused: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict, hash=False)
+    route: Route | None = None
+
+    @property
+    def pattern(self) -> str | None:
+        """The pattern that made the table, if one did."""
+        return None if self.route is None else self.route.pattern
+
+    @property
+    def named_by(self) -> tuple[Values, ...]:
+        """The values that named the table in its pattern."""
+        return () if self.route is None else self.route.values
 
     @property
     def drifted_fields(self) -> int:

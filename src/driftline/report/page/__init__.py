@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from driftline.report.page import chart, over_time, rows
-from driftline.stats.lake import DAYS, LakeStats
+from driftline.stats.lake import DAYS, LakeStats, by_pattern
 from driftline.stats.model import Stats
 
 _HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def pages(lake: LakeStats) -> Iterator[tuple[str, str]]:
     names = {table.table: _file_name(table.table) for table in lake.tables}
     for table in lake.tables:
         yield names[table.table], page(table, INDEX)
-    yield INDEX, _rendered("index", lake=lake, names=names, days=DAYS)
+    yield INDEX, _rendered("index", lake=lake, rows=list(by_pattern(lake.tables)), names=names, days=DAYS)
 
 
 def _rendered(name: str, **values: Any) -> str:
