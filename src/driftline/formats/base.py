@@ -503,9 +503,10 @@ class Alteration(Protocol):
         """Count the rows in which the column is null; the commit fails if others write meanwhile."""
         ...
 
-    def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
+    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> Draft:
         """Draft the table with the definition ``after``, and store the ``record`` in it.
 
+        ``pinned``: it commits only if nobody has changed the table since, even by rows alone.
         Raises DataError if that is impossible.
         """
         ...
