@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from core.test_ui_guard import Response
+from driftline.capture.status import CaptureStatus
 from driftline.core.changes import AddColumn
 from driftline.core.history.batch_properties import REST_SINCE
 from driftline.core.history.entries import Entry, Version
@@ -67,7 +68,11 @@ class Shown(ServedLake):
         return ["{" + HOSTILE + "}"]
 
     def captures(self, name):
-        return [CaptureState(HOSTILE, QUOTES, BROKEN, True, 1, AT, AT, 1)]
+        failed = CaptureStatus(7, has_ended=True, error=HOSTILE)
+        return [
+            CaptureState(HOSTILE, QUOTES, BROKEN, True, 1, AT, AT, 1),
+            CaptureState(HOSTILE, QUOTES, BROKEN, False, 1, AT, AT, 1, failed),
+        ]
 
     def ask(self, sql):
         if "fail" in sql:
@@ -324,6 +329,23 @@ def test_a_capture_into_a_pattern_of_tables_is_among_the_captures(tmp_path) -> N
     served = ServedLake(lake)
     (capture,) = (capture for pattern in served.patterns() for capture in served.captures(pattern))
     assert (capture.table, capture.name, capture.source) == ("hooks.{event}", "hooks", "in")
+
+
+@pytest.mark.parametrize(
+    ("runs", "status", "word", "error"),
+    [
+        (True, None, "runs", ""),
+        (True, CaptureStatus(3, has_ended=True, error="of the run before"), "runs", ""),
+        (False, None, "ended", ""),  # by an earlier version
+        (False, CaptureStatus(0, has_ended=True), "ended", ""),
+        (False, CaptureStatus(3, has_ended=True, error="in: is gone"), "failed", "in: is gone"),
+        (False, CaptureStatus(3), "died", ""),
+        (None, CaptureStatus(3), "?", ""),
+    ],
+)
+def test_a_capture_s_state_is_told_by_its_lock_and_then_by_its_status(runs, status, word, error) -> None:
+    state = CaptureState("shop.orders", "orders", "in", runs, status=status)
+    assert (state.word, state.error, state.lag) == (word, error, status and status.lag)
 
 
 def test_the_page_of_statistics_keeps_its_own_policy(pages) -> None:

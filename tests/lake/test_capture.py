@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from driftline.capture.query import _Runner
+from driftline.capture.status import CaptureStatus
 from driftline.capture.targets import Batch
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.lake import Lake, Table
@@ -531,10 +532,17 @@ def test_a_table_dropped_under_the_capture_and_restored(table: Table, source: Pa
     assert ids(table) == [1, 2]
 
 
-def test_a_batch_that_fails_comes_again(table: Table, source: Path) -> None:
+def test_a_batch_that_fails_comes_again_and_its_error_stands_in_the_status_until_then(
+    table: Table, source: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "checkpoint"
     put(source / "a.json", 1)
-    captured(table, source, settings={"max_columns": "2", "beyond": "fail"})
+    captured(table, source, settings={"max_columns": "2", "beyond": "fail"}, checkpoint=place)
+    assert CaptureStatus.of(place) == CaptureStatus(0, has_ended=True)
     (source / "b.json").write_text('{"id": 2, "a": 1, "b": 1, "c": 1}')
-    failed(table, source, DataError, "max_columns")
-    captured(table, source, settings={"max_columns": "10"})
+    failed(table, source, DataError, "max_columns", checkpoint=place)
+    status = CaptureStatus.of(place)
+    assert status is not None and "max_columns" in status.error
+    captured(table, source, settings={"max_columns": "10"}, checkpoint=place)
     assert ids(table) == [1, 2]
+    assert CaptureStatus.of(place) == CaptureStatus(0, has_ended=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,6 +20,7 @@ from driftline.capture.kafka import SCHEME, TEXTS, Kafka, TopicReading, is_kafka
 from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
+from driftline.capture.status import StatusFile
 from driftline.capture.targets import CaptureTarget, PatternTarget, TableTarget, resumption_of
 from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
@@ -70,6 +71,7 @@ class CaptureRequest:
     resume_from: ResumeFrom | None = None
     audit: Audit = NO_AUDIT
     fan_out: FanOut | None = None
+    secrets: Sequence[Mapping[str, str]] = ()  # settings that may have some
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def capture(
     if fan_out is not None:
         _must_be_dealable(os.fspath(cast("str", data)), reading, fan_out.pattern)
 
+    status = StatusFile(place.place, (*request.secrets, reading.topics.client, reading.topics.registry))
     run = CaptureRun(
         name,
         partial(_target, catalog, request, place),
@@ -111,22 +114,28 @@ def capture(
         request.progress,
         request.on_batch,
         request.listener,
+        status,
         request.audit,
     )
     spark = catalog.table(table if fan_out is None else fan_out.pattern.example).spark
     with ExitStack() as stack:
         # Locked before anything is read: another process may move the same checkpoint on.
         stack.enter_context(place.locked())
-        flow = _flow(catalog, spark, data, reading, place)
-        stack.callback(flow.end)
-        place.claim(table, flow.name)
-        if fan_out is None:
-            table_now = catalog.table(table)
-            resumption = Resumption(name, table_now, table_now.load(), place, request.resume_from)
-            resumption.check()
-        else:
-            resumption = resumption_of(name, catalog, fan_out.pattern, place)
-        return start(run, flow, request.every, resumption, stack)
+        with status.failing():
+            flow = _flow(catalog, spark, data, reading, place)
+            stack.callback(flow.end)
+            place.claim(table, flow.name)
+            return start(run, flow, request.every, _resumption(catalog, request, place), stack)
+
+
+def _resumption(catalog: Catalog, request: CaptureRequest, place: Checkpoint) -> Resumption:
+    """The point that the capture goes on from. Raises DataError if table and checkpoint differ about it."""
+    if request.fan_out is not None:
+        return resumption_of(request.name, catalog, request.fan_out.pattern, place)
+    table = catalog.table(request.table)
+    resumption = Resumption(request.name, table, table.load(), place, request.resume_from)
+    resumption.check()
+    return resumption
 
 
 def _target(

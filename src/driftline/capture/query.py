@@ -20,6 +20,7 @@ from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
 from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption
+from driftline.capture.status import StatusFile
 from driftline.capture.targets import PUBLISHING, CaptureTarget
 from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
@@ -132,6 +133,7 @@ class CaptureRun:
     progress: Progress
     on_batch: Callable[[Any], None]  # takes a Batch, of a pattern a PatternBatch
     listener: Listener
+    status: StatusFile
     audit: Audit = NO_AUDIT
 
 
@@ -185,7 +187,7 @@ class CaptureQuery(StreamingQuery):
         for _ in range(20):
             progress = self.lastProgress
             if progress is not None and progress["batchId"] >= epoch:
-                return lag(progress.json if hasattr(progress, "json") else json.dumps(progress))
+                return lag(_json_of(progress))
             time.sleep(0.1)
         return None
 
@@ -205,13 +207,33 @@ class CaptureQuery(StreamingQuery):
     def _keep(self, stack: ExitStack, pause: float) -> None:
         """Hold the checkpoint, and look for new files, until the stream ends."""
         # What ends the stream, or Java, is raised where the end is waited for.
-        with suppress(StreamingQueryException, Py4JError, ConnectionError), stack:
-            while not super().awaitTermination(pause):  # type: ignore[arg-type]
-                try:
-                    self._flow.poll()
-                except DriftlineError as error:
-                    self._runner.error = self._runner.error or error
-                    self.stop()
+        with suppress(Py4JError, ConnectionError), stack:
+            cause: StreamingQueryException | None = None
+            try:
+                while not super().awaitTermination(pause):  # type: ignore[arg-type]
+                    self._look()
+            except StreamingQueryException as error:
+                cause = error
+            self._note_lag()
+            self._runner.capture.status.end(self._failure(cause))
+
+    def _look(self) -> None:
+        """Look for new files, and note how far behind the topics' end the stream is."""
+        try:
+            self._flow.poll()
+        except DriftlineError as error:
+            self._runner.error = self._runner.error or error
+            self.stop()
+        self._note_lag()
+
+    def _note_lag(self) -> None:
+        if self._runner.needs_lag and (progress := self.lastProgress) is not None:
+            self._runner.capture.status.note_lag(lag(_json_of(progress)))
+
+
+def _json_of(progress: Any) -> str:
+    # Before Spark 4 it is a dictionary.
+    return str(progress.json) if hasattr(progress, "json") else json.dumps(progress)
 
 
 def _no_proxy(record: logging.LogRecord) -> bool:
@@ -247,6 +269,7 @@ def start(
         raise runner.in_words(error) from error
     # Spark may call the runner before `start` returns, and a token needs the query's id: it waits.
     runner.stream = str(query.id)
+    capture.status.begin()
     runner.started.set()
     return CaptureQuery(query, runner, flow, stack.pop_all(), _AN_HOUR if every is None else every / 2)
 
@@ -261,6 +284,7 @@ class _Runner:
         self.busy = threading.Lock()
         self.stopping = False
         self.error: BaseException | None = None
+        self.needs_lag = False  # as the source does not know it, but Spark may
         self._target: CaptureTarget | None = None
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
@@ -309,6 +333,9 @@ class _Runner:
         self._tried = False
         target.note(ended, token, number)
         lag, lost = flow.close(number), flow.lost(number)
+        self.needs_lag = lag is None
+        if lag is not None:
+            capture.status.note_lag(lag)
         ended = replace(ended, lag=lag, lost=lost, changed_files=flow.changed_files(number))
         capture.on_batch(ended.with_notes(flow.notes(number)))
 

@@ -137,7 +137,7 @@ class PatternTables(Shown):
         reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
             self.pattern, name, checkpoint, every, {}, progress, on_batch,
-            listeners(data, name), fan_out=self._fan_out(settings, options),
+            listeners(data, name), fan_out=self._fan_out(settings, options), secrets=self._configured,
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
 

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from driftline.capture.checkpoint import Checkpoint, captured_patterns, captures_of, default_place
+from driftline.capture.status import CaptureStatus
 from driftline.config import redacted
 from driftline.core.history.batch_properties import Captured
 from driftline.core.planning.own_columns import rest_column
@@ -50,6 +51,7 @@ class CaptureState:
         number: of its last micro-batch, at ``at``; None before the first.
         begun: the time at which a micro-batch began that has not ended.
         in_table: the last micro-batch that the table has.
+        status: as the capture has noted it; None if it has not.
     """
 
     table: str  # or the pattern of tables
@@ -60,6 +62,28 @@ class CaptureState:
     at: int | None = None
     begun: int | None = None
     in_table: int | None = None
+    status: CaptureStatus | None = None
+
+    @property
+    def word(self) -> str:
+        """The state in a word."""
+        if self.runs is None:
+            return "?"
+        if self.runs:
+            return "runs"
+        if self.status is None:
+            return "ended"
+        return "failed" if self.status.error else "ended" if self.status.has_ended else "died"
+
+    @property
+    def error(self) -> str:
+        """The error that ended it; empty if it runs, or has ended without one."""
+        return "" if self.runs or self.status is None else self.status.error
+
+    @property
+    def lag(self) -> int | None:
+        """The files or offsets that were still to come after its last micro-batch; None if unknown."""
+        return None if self.status is None else self.status.lag
 
 
 @dataclass
@@ -222,7 +246,7 @@ class ServedLake:
             table, name, checkpoint.source, _is_locked(Path(checkpoint.place, "lock")),
             done if done >= 0 else None, _touched(spark / "commits" / str(done)),
             _touched(spark / "offsets" / str(planned)) if planned > done else None,
-            None if last is None else last.epoch,
+            None if last is None else last.epoch, CaptureStatus.of(Path(checkpoint.place)),
         )  # fmt: skip
 
     def ask(self, sql: str) -> QueryAnswer:
