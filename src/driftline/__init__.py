@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from driftline.operations.layout import Layout
     from driftline.operations.listing import Quarantine
     from driftline.operations.promote import Promoted
+    from driftline.operations.replan import Replan
     from driftline.operations.replay import Discarded, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.split import TableSplit
@@ -64,6 +65,7 @@ __all__ = [
     "Reason",
     "RelaxColumn",
     "Relocation",
+    "Replan",
     "Replay",
     "Resolved",
     "Result",
@@ -99,6 +101,7 @@ _MODULES = {
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),
     "operations.listing": ("Quarantine",),
+    "operations.replan": ("Replan",),
     "operations.replay": ("Discarded", "Replay"),
     "operations.resolve": ("Resolved",),
     "operations.split": ("TableSplit",),

@@ -131,6 +131,7 @@ none.erase("id = 1") | there is no table
 none.view() | there is no table
 none.resolve("id", "long") | there is no table
 none.promote("id") | there is no table
+none.replan() | there is no table
 none.quarantine() | there is no table
 none.replay() | there is no table
 none.discard_quarantine() | there is no table
@@ -156,6 +157,8 @@ table.resolve(3, "long") | field is an int
 table.resolve("id", 3) | type is an int
 table.resolve("id", "lnog") | did you mean long
 table.resolve("nope", "long") | nope
+table.replan(3) | paths is an int
+table.replan("a..b") | is not a path
 table.promote(3) | paths is an int
 table.promote("nope") | nothing to promote
 table.export_quarantine(3) | file is an int

@@ -58,6 +58,8 @@ COMMANDS = {
     "fails later": ["query", "select raise_error('it broke') from shop.orders"],
     "split dry": ["split", "shop.orders", "--by", "who.id", "--into", "by.u{who.id}", "--dry-run", "--json"],
     "split by nothing": ["split", "shop.orders"],
+    "replan": ["replan", "shop.orders", "--json"],
+    "replan shown": ["replan", "shop.orders", "price"],
     "verify": ["verify", "in", "--table", "shop.orders"],
     "verify exactly": ["verify", "in/1.jsonl", "--table", "shop.orders", "--exactly"],
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
@@ -423,6 +425,16 @@ def test_split_names_the_tables_by_a_field_that_has_drifted(done):
         ("by.u7", [["7"]], 1), ("by.u8", [["8"]], 1), ("by.uu_9_086cd6", [["u-9"]], 1),
     ]  # fmt: skip
     assert "pass --by PATH" in done["split by nothing"].err
+
+
+def test_replan_shows_what_one_batch_would_have_made(done):
+    (price,) = [of for of in json.loads(done["replan"].out)["fields"] if of["field"] == "price"]
+    assert [of["path"] for of in price["now"]] == ["price", "price_string"]
+    assert [of["path"] for of in price["then"]] == ["price_double", "price"]
+    assert (
+        "price double × 2, price_string string × 1 → price_double double, price string"
+        in done["replan shown"].out
+    )
 
 
 def test_verify(done):

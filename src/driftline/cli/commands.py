@@ -22,6 +22,7 @@ from driftline.cli.evolution import (
     history,
     promote,
     quarantine,
+    replan,
     resolve,
     show_layout,
     undo,
@@ -108,7 +109,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, split, quarantine, stats, tables, ui, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, replan, split, quarantine, stats, tables, ui, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

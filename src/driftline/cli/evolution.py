@@ -1,4 +1,4 @@
-"""Commands that evolve a table: `alter`, `history`, `undo`, `view`, `resolve`, `promote`, `quarantine`."""
+"""Commands that evolve a table, such as `alter`, `undo`, `resolve`, `promote`, `replan`, `quarantine`."""
 
 from __future__ import annotations
 
@@ -394,6 +394,37 @@ def promote(
             progress=context.obj.interrupt.watching(progress.of(table)),
         )
     put(promoted.to_dict()) if json else show(drift.promoted(promoted))
+
+
+def replan(
+    context: typer.Context,
+    table: TableName,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]…",
+            help="Fields to show, with all below them, as in items.price. [default: all]",
+            show_default=False,
+            autocompletion=fields,
+        ),
+    ] = None,
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Types may become narrower, and maps structs.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the columns that a table would have, had all of it come in one batch.
+
+    Its rows, what waits in the rest, and what waits in quarantine are planned
+    again, by the rules and settings of today. Nothing is written.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import drift
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table)
+        planned = lake.table(table).replan(*(paths or ()), narrow=narrow, progress=progress.of(table))
+    put(planned.to_dict()) if json else show(drift.replanned(planned))
 
 
 class ExportedJson(TypedDict):

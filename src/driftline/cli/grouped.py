@@ -20,7 +20,7 @@ from driftline.errors import DriftlineError
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query", "ui"),
-    "Settle drift": ("view", "resolve", "promote", "split", "alter", "undo", "contract"),
+    "Settle drift": ("view", "resolve", "promote", "replan", "split", "alter", "undo", "contract"),
     "Run a lake": (
         "init",
         "doctor",
@@ -61,6 +61,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "view": ("shop.orders",),
     "resolve": ("shop.orders total --as 'decimal(10,2)' --dry-run",),
     "promote": ("shop.orders device.model", "shop.orders --all --dry-run"),
+    "replan": ("shop.orders", "shop.orders total --narrow"),
     "split": ("hooks.all --by event --dry-run", "hooks.all --into 'kinds.{event}'"),
     "alter": ("'alter table shop.orders rename column id to order_id'",),
     "undo": ("shop.orders",),

@@ -35,6 +35,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
         "cli.evolution.ExportedJson",
     ),
     "query": ("cli.rows.RowJson",),
+    "replan": ("operations.replan.ReplanJson",),
     "resolve": ("operations.resolve.ResolvedJson",),
     "schema": ("core.schema.schema_json.SchemaJson", "operations.layout.LayoutJson"),
     "seek": ("capture.seeking.SeekJson",),

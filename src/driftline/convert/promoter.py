@@ -149,7 +149,7 @@ def chosen(entries: Sequence[tuple[str, str]], selection: Selection, fields: Fie
         if taken:
             value = parse(b'{"v":%b}' % text.encode())["v"]
             if spelled is None:
-                out.record = _joined(out.record, _nested(location, value))
+                out.record = _joined(out.record, nested(location, value))
             else:
                 taken = _add_typed(out, location, value, type_of(spelled), fields)
         if taken:
@@ -163,7 +163,7 @@ def chosen(entries: Sequence[tuple[str, str]], selection: Selection, fields: Fie
 
 def _add_typed(out: Chosen, location: Steps, value: Any, type_: Type, fields: Fields) -> bool:
     try:
-        nested = _nested(location, typed_value(value, type_))
+        typed = nested(location, typed_value(value, type_))
     except ValueError:
         return False
     for step, is_key in reversed([*zip(location, fields.keys_of_maps(location), strict=True)]):
@@ -172,11 +172,11 @@ def _add_typed(out: Chosen, location: Steps, value: Any, type_: Type, fields: Fi
         else:
             type_ = Map(STRING, type_) if is_key else Struct((Field(step, type_),))
     assert isinstance(type_, Struct)
-    out.typed.append((type_, nested))
+    out.typed.append((type_, typed))
     return True
 
 
-def _nested(location: Steps, value: Any) -> Any:
+def nested(location: Steps, value: Any) -> Any:
     """The value nested as in its record; earlier places in a list are null."""
     for step in reversed(location):
         value = {step: value} if isinstance(step, str) else [None] * step + [value]

@@ -45,6 +45,7 @@ from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.listing import Quarantine
 from driftline.operations.promote import Promoted, promote
+from driftline.operations.replan import Replan, replan
 from driftline.operations.replay import Discarded, Replay, discard, export, listed, replay
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
@@ -466,6 +467,17 @@ class Table(Shown):
             if dry_run
             else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
         )
+
+    def replan(
+        self, *paths: str, narrow: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Replan:
+        """Find the columns that the table would have, had all of it come in one batch; nothing is written.
+
+        Its rows, what waits in the rest, and what waits in quarantine are planned again, by the rules and
+        settings of today. ``paths``: the fields to show, with all below them. ``narrow``: types may become
+        narrower. Raises UsageError, DataError.
+        """
+        return replan(self.format, paths, narrow=narrow, progress=progress)
 
     def quarantine(self) -> Quarantine:
         """The records that were not accepted and wait, by reason. DuckDB, where it is installed, lists them

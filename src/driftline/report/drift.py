@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from driftline.operations.listing import Quarantine, RejectGroup
     from driftline.operations.promote import Promoted
+    from driftline.operations.replan import CountedField, Replan
     from driftline.operations.replay import Discarded, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.view import View
@@ -108,6 +109,40 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
     if result.dry_run:
         yield Text("  dry run: nothing is written", "dim")
+
+
+def replanned(result: Replan) -> Iterator[RenderableType]:
+    """The columns that a table would have, had all of it come in one batch, by field."""
+    count = len(result.fields)
+    others = f"{counted(count, 'field')} would have other columns" if count else "the same columns"
+    records = counted(result.rows, "row")
+    if result.quarantined:
+        records += f" and {counted(result.quarantined, 'record')} in quarantine"
+    yield Text.assemble((clean(result.table), "bold"), f"  {others}, had {records} come in one batch")
+    for field in result.fields[: 4 * LISTED]:
+        yield from _replanned(field)
+    if count > 4 * LISTED:
+        yield Text(f"  and {count - 4 * LISTED} fields more", "dim")
+    for field in result.stay[:LISTED]:
+        then = ", ".join(short(c.type) for c in field.field.then)
+        path = clean(dotted(field.field.path))
+        yield Hanging(Text(f"{path} stays, not {then}: {field.field.why}", "dim"), 2, 6)
+    if len(result.stay) > LISTED:
+        yield Text(f"  and {len(result.stay) - LISTED} fields more stay", "dim")
+    for note in result.notes:
+        yield Hanging(Text(clean(note), "yellow"), 2, 6)
+
+
+def _replanned(field: CountedField) -> Iterator[RenderableType]:
+    columns = zip(field.field.now, field.values, strict=True)
+    now = [f"{clean(c.path[-1])} {short(c.type)} × {values}" for c, values in columns]
+    if field.waiting:
+        now.append(f"in the rest × {field.waiting}")
+    then = ", ".join(f"{clean(c.path[-1])} {short(c.type)}" for c in field.field.then)
+    line = Text.assemble((clean(dotted(field.field.path)), "bold"), f"   {', '.join(now) or 'waits'}")
+    line.append(f" → {then}", "green")
+    yield Hanging(line, 2, 6)
+    yield Hanging(Text(clean(field.field.why), "dim"), 6, 6)
 
 
 def quarantine(waiting: Quarantine, words: Words = in_python) -> Iterator[RenderableType]:

@@ -12,6 +12,7 @@ from driftline.operations.expire import Expired
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
+from driftline.operations.replan import Replan
 from driftline.operations.replay import Discarded, Replay
 from driftline.operations.resolve import Resolved
 from driftline.operations.split import TableSplit
@@ -62,6 +63,7 @@ shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)
 shows(Resolved, drift.resolved)
+shows(Replan, drift.replanned)
 shows(Quarantine, drift.quarantine)
 shows(Replay, drift.replayed)
 shows(Discarded, drift.discarded)

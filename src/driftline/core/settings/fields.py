@@ -103,6 +103,11 @@ class FieldSettings:
         fields = {key: field_settings.taking_everything() for key, field_settings in self.fields.items()}
         return replace(self, new_fields="add", excluded=False, role="", fields=fields)
 
+    def all_at_once(self) -> FieldSettings:
+        """Let new fields have columns, as those of a first batch have, also for records without a key."""
+        fields = {key: field_settings.all_at_once() for key, field_settings in self.fields.items()}
+        return replace(self, new_fields="add", role="", fields=fields)
+
     def without_maps(self) -> FieldSettings:
         """Keep all objects structs, at any depth."""
         fields = {key: field_settings.without_maps() for key, field_settings in self.fields.items()}
