@@ -430,9 +430,9 @@ def test_split_names_the_tables_by_a_field_that_has_drifted(done):
 def test_replan_shows_what_one_batch_would_have_made(done):
     (price,) = [of for of in json.loads(done["replan"].out)["fields"] if of["field"] == "price"]
     assert [of["path"] for of in price["now"]] == ["price", "price_string"]
-    assert [of["path"] for of in price["then"]] == ["price_double", "price"]
+    assert [of["path"] for of in price["then"]] == ["price", "price_double"]
     assert (
-        "price double × 2, price_string string × 1 → price_double double, price string"
+        "price double × 2, price_string string × 1 → price string, price_double double"
         in done["replan shown"].out
     )
 
