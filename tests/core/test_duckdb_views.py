@@ -12,7 +12,7 @@ from driftline.core.columns.siblings import FieldMerger
 from driftline.core.schema.naming import mark
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import JSON, Field, Schema, Struct
-from driftline.operations.view import select_list
+from driftline.operations.view_query import select_list
 from driftline.runtime.duckdb import alone
 from driftline.sql.duckdb import in_duckdb
 from driftline.sql.fold import Fold

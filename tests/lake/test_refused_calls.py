@@ -36,6 +36,8 @@ lake.table(3) | Lake.table: name is an int
 lake.table("t") | not a table name
 lake.stats(exact="yes") | exact is a str
 lake.stats(progress=3) | progress is an int
+lake.view("s.all", "s.nothing_*") | no table's name is like
+lake.view("s.all", 3) | Lake.view: tables is an int
 lake.fan_out(3) | Lake.fan_out: pattern is an int
 lake.fan_out("s.t") | no pattern of tables
 lake.fan_out("s.{a..b}") | 'a..b' is no path

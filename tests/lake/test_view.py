@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,75 @@ def test_made_again_it_shows_what_is_new(table: Table, tmp_path: Path) -> None:
     assert view.new == ("more",)
     assert [(row["n"], row["more"]) for row in shown(table, view)] == [("4", None), ("x", 1)]
     assert table.view().new == ()
+
+
+@pytest.fixture
+def space(lake: Lake, table_name: str) -> Iterator[str]:
+    """A namespace of the test's own."""
+    namespace = table_name.replace(".", "_")
+    yield namespace
+    for name in lake.format.tables():
+        if name.startswith(f"{namespace}."):
+            with suppress(UsageError):  # a view
+                lake.format.drop(name, purge=False, dry_run=False)
+
+
+EVENTS = [
+    {"id": 1, "event": "push", "n": 1, "by": {"name": "a", "age": 7}, "l": [1], "at": "2026-03-02"},
+    {"id": 2, "event": "ping", "n": 2.5, "by": {"name": 3}, "l": ["x"], "_Table": "theirs"},
+    {"id": 3, "n": 9007199254740993},
+]
+
+
+def test_rows_of_several_tables_are_united_by_the_names_of_fields(lake: Lake, space: str) -> None:
+    lake.fan_out(f"{space}.{{event}}").ingest(EVENTS)
+    view = lake.view(f"{space}.all", f"{space}.*")
+    names = [f"{space}.{name}" for name in ("_other", "ping", "push")]
+    assert view.in_catalog and view.tables == tuple(names) and view.new is None
+    assert set(view.to_dict()["fields"][0]["columns"].values()) == {"long, double"}
+    empty = dict.fromkeys(("event", "by", "l", "at", "_Table"))
+    by = {"name": "a", "age": 7}
+    assert shown(lake.table(names[1]), view) == [
+        {**empty, "_table_2": names[2], "id": 1, "event": "push", "n": 1.0, "by": by, "l": ["1"], "at": date(2026, 3, 2)},
+        {**empty, "_table_2": names[1], "id": 2, "event": "ping", "n": 2.5, "by": {"name": "3", "age": None}, "l": ["x"],
+         "_Table": "theirs"},
+        {**empty, "_table_2": names[0], "id": 3, "n": 9007199254740992.0},
+    ]  # fmt: skip
+    assert "3 tables, 3 drifted fields as one column each" in " ".join(repr(view).split())
+
+
+def test_a_view_of_tables_made_again_shows_newer_ones_and_no_others_that_a_pattern_has_not_made(
+    lake: Lake, space: str
+) -> None:
+    pattern = f"{space}.{{event}}"
+    lake.fan_out(pattern).ingest(EVENTS[:1])
+    lake.table(f"{space}.by_hand").ingest([{"id": 7}])
+    assert lake.view(f"{space}.all", pattern).tables == (f"{space}.push",)
+    lake.fan_out(pattern).ingest(EVENTS[1:])
+    again = lake.view(f"{space}.all", pattern)
+    assert again.new == ("_table_2", "_Table") and len(again.tables) == 3
+    assert lake.view(f"{space}.all", pattern, types={"n": "string"}).new == ()
+    with pytest.raises(UsageError, match="no table's name is like"):
+        lake.view(f"{space}.all", f"{space}.x*")
+    with pytest.raises(DataError, match="already exists, and a view of"):
+        lake.view(f"{space}.all", f"{space}.*")
+
+
+def test_tables_whose_marks_differ_are_not_united(lake: Lake, space: str) -> None:
+    for name, mark in (("a", "was "), ("b", "became ")):
+        table = lake.table(f"{space}.{name}")
+        table.ingest([{"id": 1, "n": 1}], mark=mark)
+        table.ingest([{"id": 2, "n": "x"}])
+    with pytest.raises(UsageError, match=rf"{space}\.b has other settings than {space}\.a"):
+        lake.view(f"{space}.all", f"{space}.*")
+
+
+def test_each_tables_numbers_are_times_by_its_own_unit(lake: Lake, space: str) -> None:
+    for name, unit, number in (("s", "s", 1_772_409_600), ("ms", "ms", 1_772_409_600_000)):
+        fields = {"id": [number], "at": [number]}
+        lake.table(f"{space}.{name}").ingest(pa.table(fields), epoch_units={"at": unit})
+    view = lake.view(f"{space}.all", f"{space}.*", types={"at": "timestamp"})
+    assert {row["at"].date() for row in shown(lake.table(f"{space}.s"), view)} == {date(2026, 3, 2)}
 
 
 HOSTILE = "a`) as x, (select 1) from y -- '\\\" \n;"

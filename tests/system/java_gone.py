@@ -22,6 +22,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Lake.sql": ("SELECT 1",),
     "Lake.fan_out": ("s.{a}",),
     "Lake.table": ("s.t",),
+    "Lake.view": ("s.all", "s.*"),
     "PatternTables.split": ("s.t",),
     "Table.alter": (RelaxColumn(("n",)),),
     "Table.erase": ("id = 1",),

@@ -266,7 +266,16 @@ def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
 
 def view(
     context: typer.Context,
-    table: TableName,
+    table: Annotated[str, table_argument("The table; with --of, the view.")],
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="PATTERN",
+            help="The rows of several tables, by the names of fields: those of 'hooks.*', or of 'hooks.{event}'.",
+            show_default=False,
+        ),
+    ] = None,
     types: Annotated[
         list[str] | None,
         typer.Option(
@@ -290,18 +299,25 @@ def view(
 ) -> None:
     """Create a view that shows each drifted field as one column.
 
-    Run it again to include new columns. For a catalog without views, the statement is printed.
+    Run it again to include new columns, and new tables of --of. For a catalog
+    without views, the statement is printed.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.view import wanted_types  # late: brings the rules of folding
+    from driftline.operations.view_query import wanted_types  # late: brings the rules of folding
     from driftline.report import drift
 
     field_types = pairs(types, "--as", "field=type")
     wanted_types(field_types)  # what is wrong with them is said before Spark starts
+    if tables is not None and name is not None:
+        raise UsageError("--of has a view of its own name", f"leave out --name: {table} is the view")
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table, writes=not print_)
+        existing = table if tables is None else None
+        lake = context.obj.open(progress, must_exist=True, table=existing, writes=not print_)
         progress.phase("making the view")
-        result = lake.table(table).view(name, types=field_types, make=not print_)
+        if tables is None:
+            result = lake.table(table).view(name, types=field_types, make=not print_)
+        else:
+            result = lake.view(table, tables, types=field_types, make=not print_)
     if json:
         put(result.to_dict())
     elif print_:

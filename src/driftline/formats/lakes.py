@@ -195,7 +195,7 @@ class OwnView:
     """A view in DuckDB's SQL.
 
     Attributes:
-        of: the table of which driftline made it; None if somebody else did.
+        of: the table of which driftline made it, or a pattern of tables; None if somebody else made it.
         types: the types of fields that were asked for, by path.
     """
 
@@ -207,10 +207,10 @@ class OwnView:
 class OwnViews(Protocol):
     """The views of a catalog whose SQL is DuckDB's."""
 
-    def statement(self, name: str, view: OwnView, select: str) -> str:
+    def statement(self, name: str, view: OwnView, selects: Mapping[str, str]) -> str:
         """The statement that creates the view, to be run where DuckDB has attached the lake as `lake`.
 
-        ``select``: what it selects of the table, in Spark's SQL.
+        ``selects``: what it selects of each table, in Spark's SQL.
         """
         ...
 
@@ -218,7 +218,7 @@ class OwnViews(Protocol):
         """A view by ``namespace.view``; None if there is none."""
         ...
 
-    def create(self, name: str, view: OwnView, select: str) -> None:
+    def create(self, name: str, view: OwnView, selects: Mapping[str, str]) -> None:
         """Create the view, or replace it. Raises DataError if DuckDB refuses."""
         ...
 

@@ -33,7 +33,7 @@ from driftline.ingest.batch import RecentBatches
 from driftline.lake.fan_out import PatternTables
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
-from driftline.operations.view import altered
+from driftline.operations.view import View, altered, view_of_tables
 from driftline.runtime.failure import java_process, query_errors
 from driftline.runtime.front import front
 from driftline.runtime.read_only import must_read
@@ -270,6 +270,26 @@ class Lake(Shown):
         UsageError for what is no pattern.
         """
         return PatternTables(self, pattern, max_tables)
+
+    def view(
+        self, name: str, tables: str, *, types: Mapping[str, str] | None = None, make: bool = True
+    ) -> View:
+        """Create a view of the rows of several tables, with each field as one column, by name.
+
+        Its first column, ``_table``, has the name of the row's table. Created again, it also shows newer
+        tables and columns.
+
+        Args:
+            name: The view's name.
+            tables: A pattern: ``hooks.*``, where ``*`` stands for any text, or ``hooks.{event}``, which
+                made them.
+            types: Types of single fields, by path; by default the widest of their columns.
+            make: False: only return the statement.
+
+        Raises:
+            UsageError, DataError: The view cannot be created.
+        """
+        return view_of_tables(self.format, name, tables, types=types, make=make)
 
     def ui(self, *, allow_writes: bool = False) -> NotebookPage:
         """Serve the lake to a browser of this machine, as `driftline ui` does; a notebook shows the link.

@@ -1,28 +1,31 @@
-"""`view`: a view of the table with one column for each drifted field, in Spark's SQL or in DuckDB's.
+"""`view`: a view of a table, or of several, with one column for each drifted field.
 
-Only the view is written. It follows the table if that changes its name or its columns.
+It is in Spark's SQL, or in DuckDB's where the catalog keeps such views.
+
+Only the view is written. That of a table follows it if the table changes its name or its columns.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
-from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField, drifted_fields
-from driftline.core.schema.naming import VIEW_SUFFIX
+from driftline.core.columns.siblings import DriftedColumns
+from driftline.core.schema.naming import QUARANTINE, VIEW_SUFFIX, is_pattern
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.text import parse_type
-from driftline.core.schema.types import Path, Schema, Type, dotted
-from driftline.core.settings.fields import parse_path
-from driftline.core.settings.properties import from_properties
+from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError, DriftlineError, UsageError, no_table
 from driftline.formats.lakes import OwnView, OwnViews
+from driftline.ingest.pattern import OTHER, Pattern
+from driftline.ingest.route import named_values
 from driftline.operations.alter import Altered, AlterRequest, alter
+from driftline.operations.view_query import ShownTable, ViewQuery, ViewRequest
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.sql.fold import Fold
 from driftline.sql.quoting import literal, name
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class ViewFieldJson(TypedDict):
 
 class ViewJson(TypedDict):
     """A view of a table. ``new`` null: there was no view before. ``not_folded``: drifted fields that
-    the view does not have as one column.
+    the view does not have as one column. ``tables``: those whose rows it shows.
     """
 
     table: str
@@ -56,6 +59,7 @@ class ViewJson(TypedDict):
     not_folded: list[str]
     new: list[str] | None
     statement: str
+    tables: list[str]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,6 +79,7 @@ class View(Shown):
     in_catalog: bool
     why: str = ""
     new: tuple[str, ...] | None = None
+    tables: tuple[str, ...] = ()
 
     @property
     def not_folded(self) -> tuple[Path, ...]:
@@ -93,13 +98,14 @@ class View(Shown):
                 {
                     "field": dotted(f.path),
                     "type": type_name(f.type),
-                    "columns": {c.name: type_name(c.type) for c in f.columns},
+                    "columns": _types_of(f.columns),
                 }
                 for f in self.fields
             ],
             "not_folded": [dotted(path) for path in self.not_folded],
             "new": None if self.new is None else list(self.new),
             "statement": self.statement,
+            "tables": list(self.tables),
         }
 
 
@@ -119,68 +125,103 @@ def view(
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
-    settings = from_properties(state.properties)
-    settling = FieldMerger(settings.mark, settings.fields, wanted_types(types or {}))
-    merged = settling.record([state.schema.struct])
-    for path in settling.requested_types.keys() - settling.met:
-        raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
-    at = view_name or table.name + VIEW_SUFFIX
+    request = ViewRequest(view_name or table.name + VIEW_SUFFIX, table.name, types or {})
+    return _made(catalog, request, [ShownTable.of(table, state)], make=make)
+
+
+def view_of_tables(
+    catalog: Catalog,
+    view_name: str,
+    pattern: str,
+    *,
+    types: Mapping[str, str] | None = None,
+    make: bool = True,
+) -> View:
+    """Create, or recreate, a view of the rows of several tables, by the names of fields.
+
+    Args:
+        view_name: ``namespace.view``.
+        pattern: of tables: with ``*`` for any text, or with braces.
+        types: of fields, by path.
+        make: False: only the statement is made.
+
+    Raises:
+        UsageError: No table has such a name, among others.
+        DataError: The view cannot be created.
+    """
+    request = ViewRequest(view_name, pattern, types or {}, is_union=True)
+    return _made(catalog, request, list(_tables_like(catalog, pattern)), make=make)
+
+
+def _tables_like(catalog: Catalog, pattern: str) -> Sequence[ShownTable]:
+    """The tables that a pattern names, by name. Raises UsageError if there is none."""
+    made_by = Pattern.of(pattern) if is_pattern(pattern) else None
+    fits = partial(fnmatchcase, pat=pattern) if made_by is None else made_by.in_namespace
+    names = sorted(name for name in catalog.tables() if fits(name) and not name.endswith(QUARANTINE))
+    states = {name: state for name in names if (state := catalog.table(name).load()).exists}
+    if made_by is not None:
+        of_pattern = {name for name, state in states.items() if named_values(made_by, state.properties)}
+        beside = {f"{name.rpartition('.')[0]}.{OTHER}" for name in of_pattern}
+        states = {name: state for name, state in states.items() if name in of_pattern | beside}
+    if not states:
+        raise UsageError(f"no table's name is like {pattern}", "`driftline tables` lists the tables")
+    return [ShownTable.of(catalog.table(name), state) for name, state in states.items()]
+
+
+def _made(catalog: Catalog, request: ViewRequest, shown: Sequence[ShownTable], *, make: bool) -> View:
+    """Create the view of these tables. Raises UsageError, DataError."""
+    at, table = request.name, shown[0].table
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view name", "use namespace.view, as in shop.orders_settled")
-    fold, views = Fold(settings.mark, near=True), catalog.own_views
-    select = f"{select_list(fold, state.schema, merged)}\nfrom {catalog.sql_name(table.name)}"
-    fields, full = tuple(settling.drifted), catalog.sql_name(at)
-    if views is None:
-        properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
-        statement = _statement(full, properties, merged, fields, select)
-    else:
-        names = tuple(m.name for m in merged.fields or ())
-        definition = OwnView(names, table.name, dict(types or {}))
-        selected = select_list(replace(fold, duckdb=True), state.schema, merged)
-        statement = views.statement(at, definition, selected)
-    drifted = tuple(dict.fromkeys(place.keys for place in drifted_fields(state.schema, settings.mark)))
-    view = View(table.name, at, fields, drifted, select, statement, in_catalog=False)
+    query, views, full = ViewQuery.of(request, shown), catalog.own_views, catalog.sql_name(at)
+    select = "\nunion all\n".join(
+        f"{selected}\nfrom {catalog.sql_name(of_table)}" for of_table, selected in query.selects().items()
+    )
+    definition = OwnView(tuple(column for column, _ in query.columns), request.of, dict(request.types))
+    selects = {} if views is None else query.selects(duckdb=True)
+    statement = (
+        _statement(full, definition, query, select)
+        if views is None
+        else views.statement(at, definition, selects)
+    )
+    tables = tuple(of_table.table.name for of_table in shown)
+    view = View(
+        request.of, at, query.fields, query.drifted, select, statement, in_catalog=False, tables=tables
+    )
     if not make:
         return view
     if views is not None:
-        return _create_own(catalog, views, view, definition, selected)
+        return _create_own(catalog, views, view, definition, selects)
     if not catalog.has_views:
         return _not_made(view, "the catalog keeps no views")
     catalog.check_writable()
-    table.read()  # raises where Spark cannot
+    for of_table in shown:
+        of_table.table.read()  # raises where Spark cannot
     created = _create(table.spark, view, full)
     if created.in_catalog:
         catalog.sync_view(created.name)
     return created
 
 
-def _create_own(catalog: Catalog, views: OwnViews, view: View, definition: OwnView, selected: str) -> View:
+def _create_own(
+    catalog: Catalog, views: OwnViews, view: View, definition: OwnView, selects: Mapping[str, str]
+) -> View:
     """Create a view in DuckDB's SQL."""
     catalog.check_writable()
     before = views.get(view.name)
     exists = before is not None or catalog.table(view.name).load().exists
     _check_ours(view, exists, None if before is None else before.of)
-    views.create(view.name, definition, selected)
+    views.create(view.name, definition, selects)
     new = None if before is None else tuple(c for c in definition.columns if c not in before.columns)
     return replace(view, in_catalog=True, new=new)
 
 
-def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
-    """Types of fields as a person writes them. Raises UsageError."""
-    try:
-        return {parse_path(path): parse_type(text) for path, text in types.items()}
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def select_list(fold: Fold, schema: Schema, merged: MergedField) -> str:
-    assert merged.fields is not None
-    columns = fold.struct([(schema.struct, "")], merged)
-    listed = [
-        sql if sql == name(m.name) else f"{sql} as {name(m.name)}"
-        for sql, m in zip(columns, merged.fields, strict=True)
-    ]
-    return "select\n  " + ",\n  ".join(listed)
+def _types_of(columns: Sequence[Field]) -> dict[str, str]:
+    """The types of columns by name, which several tables may have."""
+    types: dict[str, dict[str, None]] = {}
+    for column in columns:
+        types.setdefault(column.name, {})[type_name(column.type)] = None
+    return {name: ", ".join(of_name) for name, of_name in types.items()}
 
 
 def remade(catalog: Catalog, table: CatalogTable) -> View | None:
@@ -235,24 +276,19 @@ def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | No
     return types
 
 
-def _statement(
-    full: str,
-    properties: Mapping[str, str],
-    merged: MergedField,
-    fields: tuple[DriftedColumns, ...],
-    select: str,
-) -> str:
-    columns_of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
-    comments = {
-        m.key: f" comment {literal(f'one of {columns_of[m.key]}')}"
-        for m in merged.fields or ()
-        if m.key in columns_of
-    }
+def _statement(full: str, definition: OwnView, query: ViewQuery, select: str) -> str:
+    """The statement that creates a view in Spark's SQL. ``full``: its name, quoted."""
+    comments: dict[str | None, str] = {}  # of fields that are no fields of others
+    for of_field in query.fields:
+        if len(of_field.path) == 1:
+            columns = ", ".join(dict.fromkeys(column.name for column in of_field.columns))
+            comments[of_field.path[0]] = f" comment {literal(f'one of {columns}')}"
+    properties = {_OF: str(definition.of), _TYPES: json.dumps(dict(definition.types))}
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-    columns = ",\n  ".join(f"{name(m.name)}{comments.get(m.key, '')}" for m in merged.fields or ())
+    named = ",\n  ".join(f"{name(column)}{comments.get(key, '')}" for column, key in query.columns)
     return (
-        f"create or replace view {full} (\n  {columns}\n)\n"
-        f"comment {literal(f'{properties[_OF]}, each field as one column')}\n"
+        f"create or replace view {full} (\n  {named}\n)\n"
+        f"comment {literal(f'{definition.of}, each field as one column')}\n"
         f"tblproperties ({listed})\nas {select}"
     )
 

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 def view(result: View) -> Iterator[RenderableType]:
     """A created view: the fields that are one column there."""
     head = "view of" if result.in_catalog else f"not created: {result.why}: the statement is below; view of"
-    yield Text.assemble((clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(result)}")
+    tables = f"{counted(len(result.tables), 'table')}, " if result.tables != (result.table,) else ""
+    shown_of = f"{clean(result.table)}, {tables}{_fields(result)}"
+    yield Text.assemble((clean(result.name), "bold"), f"  {head} {shown_of}")
     shown = result.fields[: 4 * LISTED]
     wide = max((len(dotted(f.path)) for f in shown), default=0)
     for f in shown:
-        columns = ", ".join(clean(c.name) for c in f.columns)
+        columns = ", ".join(dict.fromkeys(clean(c.name) for c in f.columns))
         line = Text.assemble((f"{clean(dotted(f.path)):{wide}}", "bold"), f"   {short(f.type)}")
         line.append(f"   of {columns}", "dim")
         yield Hanging(line, 2, 6)

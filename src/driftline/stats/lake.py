@@ -97,10 +97,10 @@ def by_pattern(tables: Sequence[Stats]) -> Iterator[Stats | PatternStats]:
 def made_by(pattern: str, tables: Sequence[Stats]) -> tuple[Stats, ...]:
     """The tables that a pattern made, and the `_other` beside them. Raises UsageError if there are none."""
     patterns = _patterns(tables)
-    made = tuple(table for table in tables if patterns.get(table.table) == pattern)
-    if not made:
+    of_pattern = tuple(table for table in tables if patterns.get(table.table) == pattern)
+    if not of_pattern:
         raise UsageError(f"there is no table of {pattern}", "`driftline tables` lists the tables that exist")
-    return made
+    return of_pattern
 
 
 def _patterns(tables: Sequence[Stats]) -> dict[str, str]:
@@ -121,8 +121,8 @@ def _namespace(table: str) -> str:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    return None if None in known else sum(count or 0 for count in known)
+    numbers = list(counts)
+    return None if None in numbers else sum(count or 0 for count in numbers)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

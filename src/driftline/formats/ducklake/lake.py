@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -269,18 +269,21 @@ class DuckLakeViews:
 
     catalog: CatalogDatabase
 
-    def statement(self, name: str, view: OwnView, select: str, lake: str = "lake") -> str:
+    def statement(self, name: str, view: OwnView, selects: Mapping[str, str], lake: str = "lake") -> str:
         """The statements that create the view, and its comment, in the lake attached as ``lake``."""
         from driftline.sql.duckdb import in_duckdb  # late: sqlglot is slow to import
 
         assert view.of is not None
         # Wherever DuckDB attaches the lake, and as what: it replaces the name as it stores the view.
         full = ".".join((lake, _quoted(name)))
-        table = ".".join((lake, _quoted(view.of)))
+        select = "\nUNION ALL\n".join(
+            f"{in_duckdb(selected)}\nFROM {'.'.join((lake, _quoted(table)))}"
+            for table, selected in selects.items()
+        )
         columns = ", ".join(map(identifier, view.columns))
         comment = json.dumps({_VIEW_OF: view.of, "types": dict(view.types)}, ensure_ascii=False)
         return (
-            f"CREATE OR REPLACE VIEW {full} ({columns}) AS\n{in_duckdb(select)}\nFROM {table};\n"
+            f"CREATE OR REPLACE VIEW {full} ({columns}) AS\n{select};\n"
             f"COMMENT ON VIEW {full} IS {text_literal(comment)}"
         )
 
@@ -308,12 +311,12 @@ class DuckLakeViews:
         except (ValueError, AttributeError):  # the comment of somebody else
             return OwnView(tuple(columns))
 
-    def create(self, name: str, view: OwnView, select: str) -> None:
+    def create(self, name: str, view: OwnView, selects: Mapping[str, str]) -> None:
         """Create the view, or replace it. Raises DataError if DuckDB refuses."""
         import duckdb
 
         try:
-            self.catalog.by_duckdb(self.statement(name, view, select, "lk"))
+            self.catalog.by_duckdb(self.statement(name, view, selects, "lk"))
         except duckdb.Error as error:
             raise DataError(f"view {name} cannot be created: {str(error).splitlines()[0]}") from error
 
