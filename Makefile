@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -149,6 +149,9 @@ bench-verify: $(INSTALLED) ## what verify takes next to the ingest that it prove
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)
+
+bench-pages: $(INSTALLED) ## the pages of `driftline ui` for thousands of tables, and of columns (ARGS="--tables 100")
+	@$(PY) bench/pages.py $(ARGS)
 
 bench-watched: $(INSTALLED) ## what metrics and lineage cost a micro-batch, with them and without in turns (ARGS="--batches 30")
 	@$(PY) bench/watched.py $(ARGS)
