@@ -15,7 +15,7 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Struct, Type, decimal
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.stored import StoredRows
-from driftline.write.positions import CHANGED, ROW_ID
+from driftline.write.positions import CHANGED, CHANGED_COLUMN, ROW_ID, ROW_ID_COLUMN
 
 MB = 2**20
 
@@ -137,7 +137,7 @@ def test_behind_a_batch_eight_small_files_of_one_level_become_one(name: str) -> 
 
 
 def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
-    fields = (Field("a", LONG, 1), Field(ROW_ID, LONG, 8), Field(CHANGED, LONG, 9))
+    fields = (Field("a", LONG, 1), Field(ROW_ID, LONG, ROW_ID_COLUMN), Field(CHANGED, LONG, CHANGED_COLUMN))
     path = str(tmp_path / "f.parquet")
     rows = pa.table({"a": range(9), ROW_ID: [None, 70, *[None] * 7], CHANGED: [None, 2, *[None] * 7]})
     pq.write_table(rows.cast(arrow_schema(Struct(fields))), path, row_group_size=4)

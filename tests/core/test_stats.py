@@ -1,5 +1,7 @@
 """Statistics without a table: how counts add up, how a field's values divide by type, what people read."""
 
+from dataclasses import replace
+
 import pytest
 
 from driftline.core.columns.statistics import (
@@ -201,6 +203,13 @@ def test_files_that_were_written_anew_do_not_tell_when_their_values_came():
     assert counts(*snapshots, of=old, ids=ids).numbers(7).last == SeenIn(3000, "b3")
     new = {RECORDS: {0: Count(15, 2)}, 7: {0: Count(12, 2, first=0, last=1, last_born=0, foreign=8)}}
     assert counts(*snapshots, of=new, ids=ids).numbers(7).last is None
+
+
+def test_a_default_that_a_compaction_wrote_into_its_file_was_brought_by_no_batch():
+    compaction = replace(commit(2, 0, 0, born=False), noted=True)
+    of = {RECORDS: {0: Count(10, 1)}, 7: {0: Count(10, 1, first=1)}}
+    told = counts(commit(1, 0, 10), compaction, of=of, ids={0: frozenset({7})}).numbers(7)
+    assert (told.values, told.first, told.last) == (10, None, None)
 
 
 def test_a_batch_whose_files_are_gone_leaves_a_gap_in_the_trend():

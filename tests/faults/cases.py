@@ -198,7 +198,7 @@ CASES = {
         lambda lake, home: relocate_table(lake_at(home, "source"), OTHER, lake.format, dry_run=False),
         prices=prices_after([CHANGES]), raws=frozenset({"broken 1"}), table=OTHER, formats=["iceberg"],
     ),
-    "compact": Case(lambda lake, home: compacted(lake, TABLE), always=True, formats=["iceberg"]),
+    "compact": Case(lambda lake, home: compacted(lake, TABLE), always=True),
     "clean": Case(lambda lake, home: lake.clean(0), always=True),
     "capture": Case(
         lambda lake, home: capture_from(lake, home / "files" / "stream"),

@@ -1,9 +1,11 @@
-"""Compaction writes an Iceberg table's small and worn files anew: its rows stay the same rows."""
+"""Compaction writes a table's small and worn files anew: its rows stay the same rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,9 +13,11 @@ import pytest
 
 from driftline.errors import UsageError
 from driftline.formats.base import UnknownError
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.iceberg import transaction as committing
 from driftline.keys import anew
 from driftline.lake import Lake, Table
+from lake.ducklake_peer import run, same
 from lake.formats import database
 from lake.test_keyed import SETTINGS, put
 from lake.test_task_files import files_of
@@ -28,10 +32,34 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows(table: Table) -> list[str]:
     """The rows of a table, with their ids and the numbers of their last changes where it has them."""
+    if (ducklake := database(table.lake)) is not None:
+        with TemporaryDirectory() as folder:
+            same(table.format, Path(folder))
+        return sorted(map(str, run(ducklake, f"SELECT rowid, * FROM lk.{table.name}")))
     ids = (
         ["_row_id", "_last_updated_sequence_number"] if table.format.definition().format_version == 3 else []
     )
     return sorted(map(str, table.read().selectExpr("*", *ids).collect()))
+
+
+def delete_files(table: Table) -> int:
+    """The number of delete files that the table has now."""
+    if (ducklake := database(table.lake)) is not None:
+        return len(run(ducklake, f"FROM ducklake_list_files('lk', '{table.name.split('.')[1]}', "
+                       f"schema => '{table.name.split('.')[0]}') WHERE delete_file IS NOT NULL"))  # fmt: skip
+    return table.lake.sql(f"select * from lake.{table.name}.delete_files").count()
+
+
+def data_files(table: Table) -> list[str]:
+    """The paths of the table's data files."""
+    if (ducklake := database(table.lake)) is not None:
+        namespace, name = table.name.split(".")
+        files = run(
+            ducklake, f"SELECT data_file FROM ducklake_list_files('lk', '{name}', schema => '{namespace}')"
+        )
+        return [file for (file,) in files]
+    files = table.lake.sql(f"select file_path from lake.{table.name}.files").collect()
+    return [row.file_path.removeprefix("file:") for row in files]
 
 
 def seen(table: Table) -> dict[str, Any]:
@@ -47,24 +75,36 @@ def fill(table: Table, file: Path, settings: dict[str, str]) -> None:
         table.ingest(put(file, records), again=True, settings=settings if n == 0 else {})
 
 
-def meeting(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> None:
-    """Call ``between`` before the next commit of a transaction, once."""
-    commit, calls = committing.commit, [between]
+def in_commit(monkeypatch: pytest.MonkeyPatch, lake: Lake, instead: Callable[..., None]) -> None:
+    """Call ``instead`` in place of each commit, with the function that commits and what that is given."""
+    owner, name = (committing, "commit") if database(lake) is None else (CatalogDatabase, "write")
+    commit = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *given, **named: instead(partial(commit, **named), *given))
 
-    def interrupted(*given: Any) -> None:
+
+def meeting(monkeypatch: pytest.MonkeyPatch, lake: Lake, between: Callable[[], object]) -> None:
+    """Call ``between`` before the next commit of a transaction, once."""
+    calls = [between]
+
+    def interrupted(commit: Callable[..., Any], *given: Any) -> Any:
         if calls:
             calls.pop()()
-        commit(*given)
+        return commit(*given)
 
-    monkeypatch.setattr(committing, "commit", interrupted)
+    in_commit(monkeypatch, lake, interrupted)
 
 
 @pytest.mark.nightly
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 @pytest.mark.parametrize(
     "settings",
-    [{"format_version": "2"}, {**SETTINGS, "format_version": "2"}, {**SETTINGS, "format_version": "3"}],
-    ids=["appended", "keyed in v2", "keyed in v3"],
+    [
+        {},
+        SETTINGS,
+        pytest.param(
+            {**SETTINGS, "format_version": "3"}, marks=pytest.mark.iceberg_only("versions are Iceberg's")
+        ),
+    ],
+    ids=["appended", "keyed", "keyed in v3"],
 )
 def test_compacted_files_keep_rows_ids_history_seen_times_and_the_undo_of_a_batch(
     lake: Lake, table_name: str, tmp_path: Path, settings: dict[str, str]
@@ -78,7 +118,7 @@ def test_compacted_files_keep_rows_ids_history_seen_times_and_the_undo_of_a_batc
     assert (rows(table), seen(table), table.history(), table.stats().to_dict()["batches"]) == before
     assert (done.files_before, done.files_after, done.rows) == (3, 1, len(before[0]))
     assert live_files(table) == 1 and done.bytes_after < done.bytes_before
-    assert lake.sql(f"select * from lake.{table_name}.delete_files").count() == 0
+    assert delete_files(table) == 0
     assert table.compact().commits == 0
     if "key" in settings:
         undone = table.undo(yes=True)
@@ -86,20 +126,18 @@ def test_compacted_files_keep_rows_ids_history_seen_times_and_the_undo_of_a_batc
         assert len(rows(table)) == 15
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_an_append_before_the_commit_stays_and_the_compaction_goes_on_top(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, file = lake.table(table_name), tmp_path / "rows.jsonl"
     fill(table, file, {})
     count, other = table.read().count(), lake.table(table_name)
-    meeting(monkeypatch, lambda: other.ingest(put(file, [{"id": 99, "new": 1}]), again=True))
+    meeting(monkeypatch, lake, lambda: other.ingest(put(file, [{"id": 99, "new": 1}]), again=True))
     done = table.compact()
     assert (done.commits, live_files(table), table.read().count()) == (1, 2, count + 1)
     assert seen(table)["new"][0] != seen(table)["id"][0]
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_files_whose_rows_are_changed_before_the_commit_are_left(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +145,7 @@ def test_files_whose_rows_are_changed_before_the_commit_are_left(
     fill(table, file, SETTINGS)
     other = lake.table(table_name)
     record = {"id": 3, "seq": 50, "v": "newest", "op": "u"}
-    meeting(monkeypatch, lambda: other.ingest(put(file, [record]), again=True))
+    meeting(monkeypatch, lake, lambda: other.ingest(put(file, [record]), again=True))
     done = table.compact()
     assert (done.commits, done.left["another writer changed its files meanwhile"]) == (0, done.files_before)
     assert [row.v for row in table.read().where("id = 3").collect()] == ["newest"]
@@ -116,7 +154,6 @@ def test_files_whose_rows_are_changed_before_the_commit_are_left(
     assert files_of(lake, table) == known  # the files of the group that was left are gone already
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_a_resolve_passes_over_a_compaction_and_carries_the_rows_beside_it(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,13 +166,12 @@ def test_a_resolve_passes_over_a_compaction_and_carries_the_rows_beside_it(
         other.ingest(put(file, [{"id": 99, "seq": 1}]), again=True)
         assert other.compact().commits == 1
 
-    meeting(monkeypatch, beside)
+    meeting(monkeypatch, lake, beside)
     table.resolve("id", "long")
     assert table.read().where("id = 99").count() == 1
     assert (table.read().count(), "id_string" in table.read().columns) == (count + 1, False)
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_dropped_columns_and_older_partition_specs_are_kept_and_written_under_the_present_one(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -151,48 +187,44 @@ def test_dropped_columns_and_older_partition_specs_are_kept_and_written_under_th
     assert [group.by for group in table.layout().groups] == [()]
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_a_killed_compaction_leaves_orphans_for_clean_and_an_unknown_outcome_keeps_its_files(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, commit = lake.table(table_name), committing.commit
+    table = lake.table(table_name)
     fill(table, tmp_path / "rows.jsonl", {})
     before, known = rows(table), files_of(lake, table)
 
     def dying(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    def silent(*given: Any) -> None:
+    def silent(commit: Callable[..., Any], *given: Any) -> None:
         commit(*given)
         raise UnknownError("the answer was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(committing, "commit", dying)
+        in_commit(patch, lake, dying)
         with pytest.raises(KeyboardInterrupt):
             table.compact()
     assert rows(table) == before and files_of(lake, table) > known
     lake.clean(0)
     assert files_of(lake, table) <= known
     with monkeypatch.context() as patch:
-        patch.setattr(committing, "commit", silent)
+        in_commit(patch, lake, silent)
         with pytest.raises(UnknownError):
             table.compact()
     assert (live_files(table), rows(table)) == (1, before)
 
 
-def test_a_ducklake_refuses_a_compaction_and_an_empty_table_has_none(lake: Lake, table_name: str) -> None:
+def test_a_table_of_one_file_has_nothing_to_compact_and_no_table_is_refused(
+    lake: Lake, table_name: str
+) -> None:
     table = lake.table(table_name)
     with pytest.raises(UsageError, match="there is no table"):
         table.compact()
     table.ingest([{"id": 1}])
-    if database(lake) is not None:
-        with pytest.raises(UsageError, match="in Iceberg tables alone"):
-            table.compact()
-        return
     assert table.compact().commits == 0
 
 
-@pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
 def test_files_of_before_the_sort_order_are_sorted_by_it_once(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -205,6 +237,32 @@ def test_files_of_before_the_sort_order_are_sorted_by_it_once(
     assert table.compact().commits == 0
     done = table.compact(sort=True)
     assert (done.written_anew, done.rows, table.compact(sort=True).commits) == (1, 3, 0)
-    paths = [row.file_path for row in lake.sql(f"select file_path from lake.{table_name}.files").collect()]
-    stored = [pq.read_table(path.removeprefix("file:"))["id"].to_pylist() for path in paths]
+    stored = [pq.read_table(path)["id"].to_pylist() for path in data_files(table)]
     assert sorted(stored) == [[3, 2, 1], [7, 6, 5]]
+
+
+@pytest.mark.ducklake_only("DuckDB writes to no Iceberg table here")
+def test_duckdb_reads_the_same_rows_by_id_of_drifted_files_and_of_snapshots_before(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file, ducklake = lake.table(table_name), tmp_path / "rows.jsonl", database(lake)
+    fill(table, file, {})
+    nested = [{"id": 50, "seq": 9, "l": [{"a": 1, "b": [[1], []]}, {"a": 2}], "s": {"x": {"y": [7]}}}]
+    table.ingest(put(file, nested), again=True, settings={})
+    for change in ("rename column late to later", "add column plan string default 'free'"):
+        lake.alter(f"alter table {table_name} {change}")
+    run(ducklake, f"DELETE FROM lk.{table_name} WHERE id IN (3, 50)")  # few rows: the catalog keeps them
+    before, snapshot = rows(table), table.state().snapshot
+    seen_before = seen(table)
+    done = table.compact()
+    assert (done.files_before, done.files_after, rows(table), seen(table)) == (4, 1, before, seen_before)
+    assert len(same(table.format, tmp_path, at=snapshot)) == len(before)
+    run(
+        ducklake,
+        f"UPDATE lk.{table_name} SET v = 'new' WHERE id = 2",
+        f"DELETE FROM lk.{table_name} WHERE id = 4",
+    )
+    assert len(rows(table)) == len(before) - 1
+    table.ingest(put(file, [{"id": 60, "seq": 9}]), again=True)
+    ids = [row for (row,) in run(ducklake, f"SELECT rowid FROM lk.{table_name}")]
+    assert len(ids) == len({*ids}) == len(before)

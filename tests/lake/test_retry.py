@@ -24,7 +24,7 @@ from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import attempts
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.operations import undo
+from driftline.operations import value_counts
 from driftline.sources.json_files import JsonFiles, JsonScan
 from lake.formats import beside, database
 
@@ -346,7 +346,7 @@ def test_an_undo_counts_what_others_append_meanwhile(
         file.write_text(line)
         table.ingest(file)
     counted: list[int] = []
-    count = undo._counted
+    count = value_counts.count_values
 
     def told(*given: Any) -> Any:
         found = count(*given)
@@ -354,7 +354,7 @@ def test_an_undo_counts_what_others_append_meanwhile(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(undo, "_counted", told)
+        patch.setattr(value_counts, "count_values", told)
         left = others_append(
             patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', kinds=[IcebergDraft, DuckLakeDraft]
         )

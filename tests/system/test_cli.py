@@ -88,7 +88,7 @@ COMMANDS = {
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
     "erase unasked": ["erase", "shop.set", "--where", "id = 1"],
     "erase dry": ["erase", "shop.set", "--where", "id = 1", "--dry-run", "--json"],
-    "compact dry": ["compact", "shop.orders", "--dry-run", "--json"],
+    "compact dry": ["compact", "shop.orders", "--drop-unused", "--dry-run", "--json"],
     "compact": ["compact", "shop.orders"],
     "compact all": ["compact", "shop.*", "--json"],
     "compact none": ["compact", "shops.*"],

@@ -170,6 +170,10 @@ def compact(
     sort: Annotated[
         bool, typer.Option("--sort", help="Also files that are not sorted by the table's order.")
     ] = False,
+    drop_unused: Annotated[
+        bool,
+        typer.Option("--drop-unused", help="Also drop columns that came with drift and have no value."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be written anew; change nothing.")
     ] = False,
@@ -187,7 +191,10 @@ def compact(
         chosen = _matching(lake, table) if is_pattern else [lake.table(table)]
         for each in chosen:
             try:
-                outcomes.append(each.compact(sort=sort, dry_run=dry_run, progress=progress.of(each.name)))
+                on_step = progress.of(each.name)
+                outcomes.append(
+                    each.compact(sort=sort, drop_unused=drop_unused, dry_run=dry_run, progress=on_step)
+                )
             except DriftlineError as error:
                 if not is_pattern:
                     raise

@@ -323,8 +323,8 @@ class UpkeepTransaction(Protocol):
     def by_file(self: RowTransaction) -> FileTransaction:
         """Return the transaction, to write files anew. Raises UsageError if the format cannot."""
         raise UsageError(
-            f"the table at {self.location} is not compacted: driftline writes files anew in Iceberg tables alone",
-            "in a DuckLake, DuckDB's ducklake_merge_adjacent_files merges small files between two changes of the schema",
+            f"the table at {self.location} is not compacted: files of its format are not written anew",
+            "compact it with the engine that writes it",
         )
 
     def read_written(self) -> DataFrame | None:
@@ -503,9 +503,10 @@ class Alteration(Protocol):
         """Count the rows in which the column is null; the commit fails if others write meanwhile."""
         ...
 
-    def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
+    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> Draft:
         """Draft the table with the definition ``after``, and store the ``record`` in it.
 
+        ``pinned``: it commits only if nobody has changed the table since, even by rows alone.
         Raises DataError if that is impossible.
         """
         ...
@@ -606,7 +607,7 @@ class CatalogTable(AlterableTable, Protocol):
 
     @property
     def can_compact(self) -> bool:
-        """True if driftline writes files of the format anew."""
+        """True if files of the format are written anew behind batches of captures."""
         return False
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.keys.stored import StoredRows
-from driftline.write.positions import CHANGED, ROW_ID
+from driftline.write.positions import CHANGED_COLUMN, ROW_ID_COLUMN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,7 +201,8 @@ class RowsLeft:
     """Reads the rows that are left of rewritten files; it is sent to tasks.
 
     Attributes:
-        with_ids: rows have their ids, and the sequence numbers of their last changes, after the columns.
+        with_ids: after the columns, rows have their ids, and the sequence numbers of their last changes where
+            the format has such.
     """
 
     stored: StoredRows
@@ -232,21 +233,22 @@ class RowsLeft:
             positions, begin = file.positions(), 0
             for rows in self.stored.of(file.path, positions):
                 positions_of_batch = positions[begin : (begin := begin + len(rows))]
-                batch = _with_ids(rows, file, positions_of_batch) if self.with_ids else rows
+                batch = self._with_ids(rows, file, positions_of_batch) if self.with_ids else rows
                 yield from batch.combine_chunks().to_batches()
 
-
-def _with_ids(rows: pa.Table, file: RewriteCandidate, positions: NDArray[np.int64]) -> pa.Table:
-    """The rows with what the table gave them where their file says nothing."""
-    given = {
-        ROW_ID: None if file.first_id is None else pa.array(positions + file.first_id),
-        CHANGED: None if file.changed is None else pa.repeat(file.changed, len(rows)).cast(pa.int64()),
-    }
-    for name, values in given.items():
-        if values is not None:
-            place = rows.schema.get_field_index(name)
-            assigned = rows.column(place).combine_chunks()
-            # A row that moves has not changed: it keeps its id, and the sequence number of its last change,
-            # which Iceberg's spec asks to write where a file's own would be wrong.
-            rows = rows.set_column(place, name, pc.coalesce(assigned, values))
-    return rows
+    def _with_ids(self, rows: pa.Table, file: RewriteCandidate, positions: NDArray[np.int64]) -> pa.Table:
+        """The rows with what the table gave them where their file says nothing."""
+        given = {
+            ROW_ID_COLUMN: None if file.first_id is None else pa.array(positions + file.first_id),
+            CHANGED_COLUMN: None
+            if file.changed is None
+            else pa.repeat(file.changed, len(rows)).cast(pa.int64()),
+        }
+        for place, column in enumerate(self.stored.struct.fields):
+            values = given.get(column.id)
+            if values is not None:
+                assigned = rows.column(place).combine_chunks()
+                # A row that moves has not changed: it keeps its id, and the sequence number of its last
+                # change, which Iceberg's spec asks to write where a file's own would be wrong.
+                rows = rows.set_column(place, column.name, pc.coalesce(assigned, values))
+        return rows

@@ -393,22 +393,33 @@ class Table(Shown):
         return expire(self.lake.format, self.format, limit, captures, dry_run=dry_run, progress=progress)
 
     def compact(
-        self, *, sort: bool = False, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+        self,
+        *,
+        sort: bool = False,
+        drop_unused: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Compacted:
         """Write small and worn files of the table anew; rows, their ids and the history stay.
 
-        Files whose rows another writer changes meanwhile are left. Iceberg only.
+        Files whose rows another writer changes meanwhile are left.
 
         Args:
             sort: Also write files anew that are not sorted by the table's order.
+            drop_unused: Also drop columns that came with drift and in which no row has a value, in one
+                commit that `undo` takes back.
             dry_run: Tell what would be written; change nothing.
             progress: Called with the name of each step.
 
         Raises:
-            UsageError: There is no such table, it is a DuckLake's, or has no order to sort by.
+            UsageError: There is no such table, or it has no order to sort by.
             DataError: Its rows cannot be written anew as they are.
         """
-        return compact(self.format, sort=sort, dry_run=dry_run, progress=progress)
+        compacted = compact(
+            self.format, sort=sort, drop_unused=drop_unused, dry_run=dry_run, progress=progress
+        )
+        follows = () if dry_run or not compacted.unused.dropped else view_note(self.lake.format, self.format)
+        return replace(compacted, notes=follows)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

@@ -258,7 +258,7 @@ def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Al
         draft.commit()
         altered, warnings = draft.definition, list(draft.warnings)
     columns = diff(before.schema, altered.schema)
-    remarks = (*notes(before.schema, altered.schema, columns, _of_any_record(after)), *warnings)
+    remarks = (*notes(before.schema, altered.schema, columns, of_any_record(after)), *warnings)
     return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
 
 
@@ -270,7 +270,7 @@ def _only_settings(table: str, before: Definition, after: Definition) -> None:
         )
 
 
-def _of_any_record(definition: Definition) -> TableSettings:
+def of_any_record(definition: Definition) -> TableSettings:
     """The settings of a table for values of records, whatever their key."""
     return from_properties({key: value for key, value in definition.properties.items() if key not in ROW_KEY})
 

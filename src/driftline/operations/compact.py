@@ -1,17 +1,20 @@
-"""Compacts a table: writes small and worn files anew, and changes no row."""
+"""Compacts a table: writes small and worn files anew, drops unused columns, and changes no row."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
 
+from driftline.core.schema.types import dotted
 from driftline.core.support import as_json
 from driftline.errors import no_table
 from driftline.formats.base import Moved
 from driftline.formats.commit import Retry
 from driftline.ingest.compaction import file_transaction, write_anew
+from driftline.operations.drop_unused import Unused, UnusedColumnJson
+from driftline.operations.drop_unused import drop_unused as drop_unused_columns
 from driftline.operations.replay import explaining
 from driftline.runtime.shown import Shown
 
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class CompactedJson(TypedDict):
-    """A `Compacted`, in JSON. ``left``: the number of files that stay as they are, by the reason."""
+    """A `Compacted`, in JSON. ``left``: the number of files that stay as they are, by the reason.
+
+    ``kept``: the reasons for columns without a value to stay, by path.
+    """
 
     table: str
     files_before: int
@@ -32,6 +38,9 @@ class CompactedJson(TypedDict):
     written_anew: int
     commits: int
     left: dict[str, int]
+    dropped: list[UnusedColumnJson]
+    kept: dict[str, str]
+    notes: list[str]
     done: bool
 
 
@@ -45,6 +54,7 @@ class Compacted(Shown):
         commits: the number of snapshots.
         left: the number of files that stay as they are, by the reason.
         is_done: False of a dry run, whose numbers of afterwards are estimates.
+        unused: the columns without a value, if these were to go.
     """
 
     table: str
@@ -57,10 +67,16 @@ class Compacted(Shown):
     commits: int
     left: Mapping[str, int]
     is_done: bool
+    unused: Unused = field(default_factory=Unused)
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> CompactedJson:
         """The form that JSON output has."""
-        return as_json(CompactedJson, self, left=dict(self.left), done=self.is_done)
+        kept = {dotted(path): reason for path, reason in self.unused.kept.items()}
+        dropped = self.unused.dropped
+        return as_json(
+            CompactedJson, self, left=dict(self.left), dropped=dropped, kept=kept, done=self.is_done
+        )
 
 
 @dataclass(slots=True)
@@ -83,7 +99,14 @@ class _Tally:
         self.commits += 1
 
 
-def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callable[[str], None]) -> Compacted:
+def compact(
+    table: CatalogTable,
+    *,
+    sort: bool,
+    drop_unused: bool,
+    dry_run: bool,
+    progress: Callable[[str], None],
+) -> Compacted:
     """Write small and worn files anew, each group of a partition in a commit of its own.
 
     A group whose files another writer changes meanwhile is left, and no writer waits for one.
@@ -91,6 +114,7 @@ def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callabl
     Args:
         table: its table.
         sort: write files anew, too, that are not sorted by the table's order.
+        drop_unused: drop the columns, too, that came with drift and in which no row has a value.
         dry_run: only tell what would be written.
         progress: called with the name of each step.
 
@@ -117,7 +141,12 @@ def compact(table: CatalogTable, *, sort: bool, dry_run: bool, progress: Callabl
             tally.left[str(reason)] += len(group)
         else:
             tally.add(group, added.files, added.bytes)
-    return _outcome(table.name, chosen, tally, is_done=not dry_run)
+    compacted = _outcome(table.name, chosen, tally, is_done=not dry_run)
+    if not drop_unused:
+        return compacted
+    progress("looking for columns without a value")
+    # Behind the files: these have lost their deleted rows, so metadata tell more of what is in them.
+    return replace(compacted, unused=drop_unused_columns(table, dry_run=dry_run, progress=progress))
 
 
 def _outcome(name: str, chosen: Rewritable, tally: _Tally, *, is_done: bool) -> Compacted:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
 from driftline.core.history.batch_properties import without_batch
@@ -24,30 +24,17 @@ from driftline.core.history.restoring import Restoration, restoration
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.text import counted
-from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
+from driftline.core.schema.types import Path, Schema, dotted
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
 from driftline.core.support import as_json
 from driftline.errors import DataError
-from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
+from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch
 from driftline.formats.commit import Retry
 from driftline.operations import history
 from driftline.operations.keyed import check_definition, check_remembered
 from driftline.operations.rekeying import check_restored
+from driftline.operations.value_counts import ColumnCounter, ValueCount, count_values
 from driftline.runtime.shown import Shown
-from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.sql.quoting import name, variable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class ValueCount:
-    """The number of values in a column; ``before``: at the time it was dropped, None if unknown."""
-
-    path: str
-    count: int
-    before: int | None = None
 
 
 class UndoneBatchJson(TypedDict):
@@ -111,11 +98,11 @@ def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Un
     ``yes``: also if that hides values, or rows. Raises UsageError, DataError with the reason; nothing is
     changed then.
     """
-    counter = _Counter(table)
+    counter = ColumnCounter(table)
     return Retry(table.name).run(lambda: _undo(table, to, counter, yes=yes))
 
 
-def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) -> Undone:
+def _undo(table: CatalogTable, to: int | None, counter: ColumnCounter, *, yes: bool) -> Undone:
     alteration = table.alteration()
     counter.refresh()
     versions = table.versions()
@@ -214,7 +201,7 @@ def _hidden(
     now: Definition,
     columns: Sequence[Path],
     change: str,
-    counter: _Counter,
+    counter: ColumnCounter,
     *,
     yes: bool,
 ) -> tuple[ValueCount, ...]:
@@ -316,53 +303,8 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
     return out
 
 
-@dataclass(slots=True)
-class _Counter:
-    """Counts the values of columns, over several tries: of rows that others have appended since the last
-    one, and of no others, as all of them would take longer than the next commit takes to come.
-    """
-
-    table: CatalogTable
-    state: State | None = None
-    appended: DataFrame | None = None
-    _hidden: dict[Path, ValueCount] = field(default_factory=dict)
-    _back: dict[Path, ValueCount] = field(default_factory=dict)
-
-    def refresh(self) -> None:
-        """Note the changes that others have made since."""
-        before, self.state = self.state, self.table.load()
-        fits = before is not None and before.fits(self.state)
-        self.appended = self.table.appended(before, self.state) if before is not None and fits else None
-        if self.appended is None:
-            self._hidden, self._back = {}, {}
-
-    def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
-        """The number of values the table has in the columns."""
-        new = [path for path in paths if path not in self._hidden]
-        counted = _by_path(new, _counted(self.rows, schema, new))
-        if (appended := self.appended) is not None:
-            old = [path for path in paths if path in self._hidden]
-            more = _by_path(old, _counted(lambda: appended, schema, old))
-            counted |= {p: replace(v, count=v.count + self._hidden[p].count) for p, v in more.items()}
-        self._hidden = counted
-        return tuple(counted[path] for path in paths)
-
-    def back(self, draft: Draft, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
-        """The number of values in columns that return: appended rows have none."""
-        new = [path for path in paths if path not in self._back]
-        self._back |= _by_path(new, _counted(draft.read, schema, new))
-        return tuple(self._back[path] for path in paths)
-
-    def rows(self) -> DataFrame:
-        """The rows of the table, as it was last looked at."""
-        assert self.state is not None
-        if self.table.readable(self.state.schema) != self.state.schema:
-            return self.table.read_readable()
-        return self.table.transaction(self.state).read()
-
-
 def _back(
-    table: CatalogTable, versions: Versions, draft: Draft, plan: Restoration, counter: _Counter
+    table: CatalogTable, versions: Versions, draft: Draft, plan: Restoration, counter: ColumnCounter
 ) -> tuple[ValueCount, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
@@ -384,49 +326,6 @@ def _had(table: CatalogTable, versions: Versions, schema: Schema, path: Path) ->
                 then = versions.schemas.get(snapshot.schema)
                 path_then = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
                 if then and path_then:
-                    return _counted(partial(table.read, snapshot.id), then, [path_then])[0].count
+                    return count_values(partial(table.read, snapshot.id), then, [path_then])[0].count
             return None
     return None
-
-
-def _by_path(paths: Sequence[Path], counts: Sequence[ValueCount]) -> dict[Path, ValueCount]:
-    return dict(zip(paths, counts, strict=True))
-
-
-def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
-    if not paths:
-        return ()
-    struct: Type = schema.struct
-    rows = read()
-    with configured(rows.sparkSession, PLAIN):
-        row = rows.selectExpr(
-            *(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths))
-        ).head()
-    assert row is not None
-    return tuple(ValueCount(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))
-
-
-def _count(type_: Type, path: Path, x: str) -> str:
-    """SQL for how many values of the column at ``path`` the value
-    ``x`` of this type holds; x empty: the row.
-    """
-    if not path:
-        return f"if({x} is null, 0L, 1L)"
-    match type_:
-        case Struct():
-            field = type_.get(path[0])
-            assert field is not None
-            inner = f"{x}.{name(path[0])}" if x else name(path[0])
-            return _count(field.type, path[1:], inner)
-        case List():
-            return _summed(x, type_.element, path[1:])
-        case Map():
-            return _summed(f"map_values({x})", type_.value, path[1:])
-    raise AssertionError(path)
-
-
-def _summed(array: str, element: Type, path: Path) -> str:
-    total, item = variable("n"), variable("x")
-    return (
-        f"coalesce(aggregate({array}, 0L, ({total}, {item}) -> {total} + {_count(element, path, item)}), 0L)"
-    )

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.history.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.schema.naming import MARK, by_key, is_metadata, marked_key
-from driftline.core.schema.schema_json import outline
+from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.text import counted, noun
 from driftline.core.schema.types import Field, Schema, Struct, Type, children, dotted, leaves, peel
 from driftline.report.lines import LISTED, Hanging, clean, from_folder, short
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from driftline.operations.expire import Expired
     from driftline.operations.history import Difference, History
     from driftline.operations.layout import Layout
-    from driftline.operations.undo import Undone, ValueCount
+    from driftline.operations.undo import Undone
+    from driftline.operations.value_counts import ValueCount
 
 
 def altered(result: Altered) -> Iterator[RenderableType]:
@@ -139,6 +140,15 @@ def compacted(result: Compacted) -> Iterator[RenderableType]:
     yield Text(f"  {counted(result.written_anew, 'file')} with {moved} written anew, in {commits}")
     for reason, count in result.left.items():
         yield Hanging(Text(clean(f"left: {counted(count, 'file')}: {reason}"), "dim"), 2, 6)
+    verb = "dropped" if result.is_done else "to drop"
+    for column in result.unused.dropped:
+        named = f"{verb}: {dotted(column.path)} {type_name(column.type)}: no row has a value; {column.why}"
+        yield Hanging(Text(clean(named)), 2, 6)
+        yield Hanging(Text(clean(column.then), "dim"), 6, 6)
+    for path, reason in result.unused.kept.items():
+        yield Hanging(Text(clean(f"kept: {dotted(path)}, without a value: {reason}"), "dim"), 2, 6)
+    for note in result.notes:
+        yield Hanging(Text(clean(note)), 2, 6)
     if not result.is_done:
         yield Text("dry run: nothing is changed")
 
@@ -211,7 +221,7 @@ def _who(entry: Entry) -> str:
             return f"batch {record.batch}" + (f"  {', '.join(counts)}" if counts else "")
         case "alter":
             return clean(record.text)
-        case "resolve" | "promote" | "split":
+        case "resolve" | "promote" | "split" | "compact":
             return f"{entry.by} {clean(record.text)}"
         case "undo":
             return f"undo of {clean(record.text)}"

@@ -32,6 +32,7 @@ _VECTOR = b"\xd1\xd3\x39\x64"
 _BLOB_TYPE = "deletion-vector-v1"
 # The columns of rows that move: their ids, and the sequence numbers of their last changes.
 ROW_ID, CHANGED = "_row_id", "_last_updated_sequence_number"
+ROW_ID_COLUMN, CHANGED_COLUMN = ROW_IDS = 2147483540, 2147483539  # reserved in Iceberg and in DuckLake
 _POSITION_ID = 2147483645  # the reserved id of a row's position
 
 

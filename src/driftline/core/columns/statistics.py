@@ -299,9 +299,7 @@ class Counts:
         counts = self._counts(column)
         latest = max((c.last for c in counts if c.last is not None), default=None)
         born = max((c.last_born for c in counts if c.last_born is not None), default=None)
-        # Rewritten files may hold older values, and do not show from when.
-        first = None if any(c.foreign for c in counts) else self.first_place(column)
-        in_files = Seen(self._at(first), self._at(born if born == latest else None))
+        in_files = Seen(self._at(self._known_first(column)), self._at(born if born == latest else None))
         noted = self.noted.get(column)
         if noted is None or not any(c.values for c in counts):
             return in_files
@@ -315,6 +313,16 @@ class Counts:
         # Values that others moved later may be of any batch up to then.
         is_last = last_seen is not None and (born == latest or until is None or last_seen.at >= until.at)
         return Seen(first_seen, last_seen if is_last else None)
+
+    def _known_first(self, column: int) -> int | None:
+        """Return the commit that brought the first value; None if another one may have."""
+        place = self.first_place(column)
+        # Rewritten files may hold older values, and do not show from when.
+        if place is None or any(c.foreign for c in self._counts(column)):
+            return None
+        commit = self.snapshots[place]
+        # What a commit only moved, and no note tells of, are defaults: no batch brought them.
+        return None if commit.noted and not commit.born and column not in self.noted else place
 
     def _at(self, place: int | None) -> SeenIn | None:
         if place is None:

@@ -64,7 +64,7 @@ class ChangeRecord:
     """A recorded author.
 
     Attributes:
-        by: batch, alter, resolve, promote, split or undo.
+        by: batch, alter, resolve, promote, split, compact or undo.
         batch: its id, or that of the batch whose rows the undo took back.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
@@ -124,6 +124,11 @@ def of_promote(text: str) -> dict[str, str]:
 def of_split(text: str) -> dict[str, str]:
     """The property that records a `split` in a table that it makes, by the table whose rows it has."""
     return {CHANGE_RECORD: dump_record({"by": "split", "id": uuid4().hex, "text": cut_statement(text)})}
+
+
+def of_compact(text: str) -> dict[str, str]:
+    """The property that records the columns that a `compact` drops, by its arguments."""
+    return {CHANGE_RECORD: dump_record({"by": "compact", "id": uuid4().hex, "text": cut_statement(text)})}
 
 
 def of_undo(text: str, batch: str = "") -> dict[str, str]:
@@ -259,8 +264,8 @@ class Entry:
     """One change of a table's definition.
 
     Attributes:
-        by: batch, alter, resolve, promote, split, undo; outside, if the change has no author; unknown, if
-            only its columns are left.
+        by: batch, alter, resolve, promote, split, compact, undo; outside, if the change has no author;
+            unknown, if only its columns are left.
         before: None if the table was created, or its earlier state is unknown.
     """
 

@@ -103,10 +103,10 @@ class DuckLakeAlteration:
         assert snapshot is not None
         return self.table.catalog.read(lambda connection: _nulls(connection, table.id, snapshot, column))
 
-    def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> DuckLakeDraft:
         """Draft the table ``after``, in one snapshot with the properties of ``record``.
 
-        Raises DataError if DuckLake has no such thing.
+        ``pinned``: only if nobody has written rows since. Raises DataError if DuckLake has no such thing.
         """
         rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
         for key in after.sort:
@@ -115,14 +115,14 @@ class DuckLakeAlteration:
                     _same_inside(self.before, after, key, self.table.name)
                 else:
                     check(key, after.schema, rows, self.table.name)
-        return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
+        draft = DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
+        draft.pinned = pinned
+        return draft
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """Draft the table ``after``: a dropped column returns with its id, and so with its values."""
-        draft = self.change(after, record)
         # The restored definition may hide values that others write meanwhile.
-        draft.pinned = True
-        return draft
+        return self.change(after, record, pinned=True)
 
     def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """Draft as `restore` does; the rows of the batch go, and those that it removed come back."""

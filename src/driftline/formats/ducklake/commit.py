@@ -22,6 +22,7 @@ from driftline.formats.ducklake.inlined import inlined_tables, renew_inlined_tab
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.reverting import forget_deletes, take_back
 from driftline.formats.ducklake.rows import (
+    COMMIT_ID,
     CommitMessage,
     LatestSnapshot,
     TableCommit,
@@ -177,9 +178,7 @@ def _finish(connection: Connection, head: LatestSnapshot, message: CommitMessage
                 "changes_made": ",".join(dict.fromkeys(head.changes_made)),
                 "author": message.author,
                 "commit_message": message.text,
-                "commit_extra_info": json.dumps(
-                    {**message.extra, "driftline.commit": message.id}, ensure_ascii=False
-                ),
+                "commit_extra_info": json.dumps({**message.extra, COMMIT_ID: message.id}, ensure_ascii=False),
             }
         ],
     )
@@ -237,10 +236,13 @@ def _table(
     if intent.rewritten:
         ids = drop_rewritten(connection, head, table, intent.rewritten)
         note_seen(connection, table.id, head.snapshot, ids, (intent.batch, intent.own))
-    if intent.removes:
+    if intent.removes and not intent.compacts:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:
         add_files(connection, head, intent, table)
+    if intent.compacts:  # DuckDB's own word: its writers see that rows have not changed, but their files
+        head.changes_made.append(f"rewrite_delete:{table.id}")
+    elif intent.files:
         head.changes_made.append(f"inserted_into_table:{table.id}")
     has_rows = intent.files or intent.dropped or intent.removes or intent.reverts is not None
     if now.exists and (schema_changes or not has_rows):

@@ -206,8 +206,9 @@ def add_deletes(
     """Register the delete files, in place of those that the data files had, and end rows of the catalog."""
     rows = []
     for id_, file in enumerate(files, head.file_id):
-        data_file = _id(connection, table, file.data_file)
-        _end(connection, head, table, "ducklake_delete_file", data_file)
+        (data_file,) = _ids(connection, table, [file.data_file])
+        of_file = f"table_id = {table.id} AND data_file_id = {data_file}"
+        connection.end("ducklake_delete_file", head.snapshot, of_file)
         rows.append(
             {
                 "delete_file_id": id_,
@@ -237,10 +238,10 @@ def drop_rewritten(
 
     The rows that are left of them count once.
     """
-    ids = [_id(connection, table, file.path) for file in files]
-    for data_file in ids:
-        for place in ("ducklake_data_file", "ducklake_delete_file"):
-            _end(connection, head, table, place, data_file)
+    ids = _ids(connection, table, [file.path for file in files])
+    listed = ", ".join(map(str, ids))
+    for place in ("ducklake_data_file", "ducklake_delete_file"):
+        connection.end(place, head.snapshot, f"table_id = {table.id} AND data_file_id IN ({listed})")
     count, size = sum(file.left for file in files), sum(file.size for file in files)
     connection.execute(
         f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {count}, 0), "
@@ -249,17 +250,13 @@ def drop_rewritten(
     return ids
 
 
-def _end(connection: Connection, head: LatestSnapshot, table: TableRow, place: str, data_file: int) -> None:
-    connection.end(place, head.snapshot, f"table_id = {table.id} AND data_file_id = {data_file}")
-
-
-def _id(connection: Connection, table: TableRow, path: str) -> int:
-    """Return the id of a data file of the table."""
-    relative = path.removeprefix(table.folder)
-    row = connection.one(
+def _ids(connection: Connection, table: TableRow, paths: Sequence[str]) -> list[int]:
+    """Return the ids of data files of the table, in no order."""
+    places = {*paths, *(path.removeprefix(table.folder) for path in paths)}
+    rows = connection.rows(
         f"SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id} AND end_snapshot IS NULL "
-        "AND path IN (?, ?)",
-        [relative, path],
+        f"AND path IN ({', '.join('?' * len(places))})",
+        list(places),
     )
-    assert row is not None, path
-    return int(row[0])
+    assert len(rows) == len(paths), paths
+    return [int(id_) for (id_,) in rows]

@@ -14,12 +14,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from driftline.core.history.entries import COMPACTED
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
 from driftline.errors import DataError, no_table
 from driftline.formats.base import State
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, duckdb_type, for_spark
 from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
+from driftline.formats.ducklake.seen import snapshot_properties
 from driftline.formats.ducklake.snapshot import DuckLakeHandle, load
 from driftline.formats.ducklake.types import read_type, rows_of, spark_name, to_sql
 from driftline.formats.ducklake.write import FIELD_ID, parsed
@@ -476,13 +478,39 @@ def read_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> D
 def read_between(table: DuckLakeHandle, before: State, now: State) -> DataFrame | None:
     """Read the rows that others appended between two states of the table; None if they did more."""
 
-    def look(connection: Connection) -> Scan | None:
-        """Scan the files added between the snapshots; None if there were other changes."""
-        first, last = (scan(connection, load(connection, table.name, s.snapshot)) for s in (before, now))
-        return last.beyond(first)
+    def look(connection: Connection) -> list[Scan | None]:
+        """Scan the files added between the snapshots; None among them if there were other changes."""
 
-    added = table.catalog.read(look)
-    return None if added is None else read(table.spark, added, table.name)
+        def between(first: int, last: int) -> Scan | None:
+            """Scan the files added between two snapshots that have no compaction between them."""
+            start, end = (scan(connection, load(connection, table.name, each)) for each in (first, last))
+            return end.beyond(start)
+
+        return [between(*stretch) for stretch in _stretches(connection, before, now)]
+
+    scans = table.catalog.read(look)
+    added = [read(table.spark, each, table.name) for each in scans if each is not None]
+    return reduce(lambda a, b: a.unionAll(b), added) if len(added) == len(scans) else None
+
+
+def _stretches(connection: Connection, before: State, now: State) -> list[tuple[int, int]]:
+    """Return the first and the last snapshot of each stretch without compactions between two states.
+
+    A compaction moves rows of the stretch before it, and of those before, which are read where they came.
+    """
+    assert before.snapshot is not None
+    assert now.snapshot is not None
+    compactions = [
+        int(snapshot)
+        for snapshot, extra in connection.rows(
+            "SELECT snapshot_id, commit_extra_info FROM meta.ducklake_snapshot_changes "
+            "WHERE snapshot_id > ? AND snapshot_id <= ? AND commit_extra_info LIKE ? ORDER BY 1",
+            [before.snapshot, now.snapshot, f"%{COMPACTED}%"],
+        )
+        if COMPACTED in snapshot_properties(extra)
+    ]
+    firsts, lasts = [before.snapshot, *compactions], [*(each - 1 for each in compactions), now.snapshot]
+    return list(zip(firsts, lasts, strict=True))
 
 
 _HIVE_NULLS = ("null", "__hive_default_partition__")

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from pyroaring import BitMap64
 
-from driftline.core.history.entries import BATCH, MOVED, undone_batch
+from driftline.core.history.entries import BATCH, COMPACTED, MOVED, undone_batch
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError
@@ -97,6 +97,8 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
         # A batch whose records are all late, or all wait, leaves its mark in a snapshot without rows. So do
         # settings that are no version of the table.
         if not kinds or (kinds == {"altered_table"} and (batch is not None or snapshot not in begun)):
+            continue
+        if COMPACTED in message:  # changes no row
             continue
         if gone := undone_batch(message):
             undone.add(gone)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from driftline.keys.anew import RewriteCandidate
 
 AUTHOR = "driftline"  # of snapshots, in their changes
+COMMIT_ID = "driftline.commit"  # in their messages: that of a `CommitMessage`
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,13 @@ def add_statistics(
     table: int,
     files: Sequence[DataFile],
     columns: Mapping[str, tuple[int, Primitive]],
+    *,
+    have_ids: bool = False,
 ) -> int:
-    """Add the files to the table's statistics; returns the row id that their first row gets."""
+    """Add the files to the table's statistics; returns the row id that their first row gets.
+
+    ``have_ids``: their rows have ids already.
+    """
     rows, size = sum(f.rows for f in files), sum(f.size for f in files)
     totals = connection.one("SELECT next_row_id FROM meta.ducklake_table_stats WHERE table_id = ?", [table])
     types = dict(columns.values())
@@ -60,7 +66,7 @@ def add_statistics(
         return 0
     connection.execute(
         f"UPDATE meta.ducklake_table_stats SET record_count = record_count + {rows}, "
-        f"next_row_id = next_row_id + {rows}, file_size_bytes = file_size_bytes + {size} WHERE table_id = {table}"
+        f"next_row_id = next_row_id + {0 if have_ids else rows}, file_size_bytes = file_size_bytes + {size} WHERE table_id = {table}"
     )
     before = {
         int(i): ColumnBounds(bool(nulls), low, high)
@@ -148,6 +154,7 @@ class TableCommit:
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
     source files that the table takes. ``deletes``, ``ended``: rows to remove; ``rewritten``: files that go as
     a whole, and ``own``: the columns with values in rows that were in none of them; ``batch``: its id.
+    ``compacts``: the files that are added have the rows of those that go, with their ids, and no others.
     ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
     removed come back; ``returning``: the files that it ended.
     """
@@ -171,6 +178,7 @@ class TableCommit:
     rewritten: Sequence[RewriteCandidate] = ()
     own: Collection[int] = ()
     batch: str | None = None
+    compacts: bool = False
     reverts: int | None = None
     returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))
@@ -300,12 +308,16 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
     Raises DataError for a file that the catalog has already, CommitConflict if the partitioning has changed.
     """
     _must_be_new(connection, intent, table)
-    first_row = add_statistics(connection, table.id, intent.files, leaves(intent.schema))
+    columns = leaves(intent.schema)
+    first_row = add_statistics(connection, table.id, intent.files, columns, have_ids=intent.compacts)
     partition_id = intent.keys.partition_id
     if partition_id_of(connection, table.id, head.snapshot) != partition_id:
         raise CommitConflict(f"{intent.name} was repartitioned by another writer")
     names = intent.written or intent.schema
-    mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
+    mapping, first_id = None, head.file_id
+    # Tasks write the ids of elements, too. By a mapping DuckDB would look for the rows' ids under a name.
+    if not intent.compacts:
+        mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
     head.file_id = first_id + len(intent.files)
     of_table: dict[str, object] = {
         "table_id": table.id,
@@ -315,7 +327,8 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
     }
     files, statistics, values = [], [], []
     for id_, file in enumerate(intent.files, first_id):
-        files.append({**of_table, **_file(file), "data_file_id": id_, "row_id_start": first_row})
+        row_id = None if intent.compacts else first_row
+        files.append({**of_table, **_file(file), "data_file_id": id_, "row_id_start": row_id})
         first_row += file.rows
         of_file = {"data_file_id": id_, "table_id": table.id}
         statistics += [{**of_file, **column} for column in _column_statistics(file)]

@@ -39,12 +39,20 @@ from driftline.formats.base import (
     Added,
     CommitConflict,
     Moved,
+    Rewritable,
     State,
     UnknownError,
     UpkeepTransaction,
     carried,
 )
 from driftline.formats.ducklake.commit import commit, landed
+from driftline.formats.ducklake.compaction import (
+    TARGET,
+    GroupRewrite,
+    identified,
+    only_in_tasks,
+    without_ids,
+)
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
@@ -54,6 +62,7 @@ from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
 from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
 from driftline.formats.ducklake.write import check_required, duckdb_folder, write
+from driftline.formats.rewritable import unsorted
 from driftline.keys.slices import own_columns
 from driftline.runtime.duckdb import literal
 from driftline.write import (
@@ -78,7 +87,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.keys.anew import RowsLeft
+    from driftline.keys.anew import RewriteCandidate, RowsLeft
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
@@ -88,15 +97,15 @@ if TYPE_CHECKING:
 
 # Whose text as a partition value is DuckDB's own.
 _PRINTED_OTHERWISE = (TIMESTAMP, TIMESTAMP_NTZ, BINARY)
-_TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession, tasks: RowTasks, intent: TableCommit, folder: BatchFolder
+    spark: SparkSession, tasks: RowTasks, intent: TableCommit, folder: BatchFolder, target: int = TARGET
 ) -> list[DataFile] | None:
     """Have tasks write files into the table's folder, through the batch's ``folder``; returns the files.
 
-    Returns None, with nothing written, if Spark's own writer must: for types and keys that tasks do not know.
+    ``target``: bytes that a file should have. Returns None, with nothing written, if Spark's own writer must:
+    for types and keys that tasks do not know.
     Raises DataError if a required column has no value.
     """
     schema = intent.schema
@@ -105,7 +114,7 @@ def write_tasks(
     distribution = _distribution(schema, intent.keys, intent.name)
     # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
-    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, distribution)
+    plan = FilePlan(schema, unmeasured, FileSettings(), target, distribution)
     place = _destination(intent, distribution, folder)
     written = write_in_tasks(spark.sparkContext, tasks, plan, folder, place)
     root = _plain(intent.folder)
@@ -289,6 +298,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._values: dict[int, Default] | None = None
         self._found: RowDeletes | None = None  # rows looked up by key
         self._deletes: DeletesTable | None = None  # those that are remembered
+        self._rewrite: GroupRewrite | None = None  # files that are written anew
 
     @classmethod
     def on(cls, table: DuckLakeHandle, state: State) -> DuckLakeTransaction:
@@ -395,8 +405,9 @@ class DuckLakeTransaction(UpkeepTransaction):
         with_ids: bool = False,
     ) -> int:
         """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
-        assert not with_ids, "no row has an id here"
         spark = self.table.spark
+        if with_ids:
+            return self._write_anew(tasks, folder, summary)
         with self._naming_defaults():
             files = None
             if folder is not None:
@@ -408,6 +419,19 @@ class DuckLakeTransaction(UpkeepTransaction):
                 return self._wrote(files, summary)
             rows = staged(spark, tasks, self.row_type, folder)
         return self.append(rows, summary)
+
+    def _write_anew(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+        """Have tasks write the rows of files that go, with their ids."""
+        assert self._rewrite is not None
+        intent, files = self._intent, None
+        if folder is not None:
+            with_ids = replace(intent, schema=identified(intent.schema))
+            files = write_tasks(self.table.spark, tasks, with_ids, folder, self._rewrite.target)
+        if files is None:
+            raise only_in_tasks(self.table.name)
+        files = [without_ids(file) for file in files]
+        intent.rewritten, intent.compacts = self._rewrite.group, True
+        return self._wrote(files, {**summary, SEEN: "true"})
 
     def by_key(self) -> DuckLakeTransaction:
         """Return the transaction: a DuckLake deletes rows by position."""
@@ -438,6 +462,31 @@ class DuckLakeTransaction(UpkeepTransaction):
         assert lookup is not None
         intent.deletes, intent.ended, intent.rewritten = lookup.files, lookup.ended, lookup.rewritten
         return lookup.remove(rows, size, self.row_type, can_write=writes_in_tasks(intent))
+
+    def by_file(self) -> DuckLakeTransaction:
+        """Return the transaction, to write files anew. Raises DataError if tasks cannot write its rows."""
+        if not writes_in_tasks(self._intent):
+            raise only_in_tasks(self.table.name)
+        return self
+
+    def rewritable(self, *, behind_batch: bool = False, sort: bool = False) -> Rewritable:
+        """Choose the files that are worth writing anew, in groups, each for one commit."""
+        self._rewrite = rewrite = self._file_rewrite()
+        if behind_batch:
+            return rewrite.choice().behind_batch()
+        order = rewrite.sort_order if sort else None
+        if sort and order is None:
+            raise unsorted(self.table.name)
+        return rewrite.choice().of_compaction(rewrite.target, self._intent.keys.partition_id or 0, order)
+
+    def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
+        """Take files out of the table; returns their rows, for `write`."""
+        self._rewrite = self._rewrite or self._file_rewrite()
+        return self._rewrite.take(group)
+
+    def _file_rewrite(self) -> GroupRewrite:
+        assert self.base is not None
+        return GroupRewrite(self.table.catalog, self.base)
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""
@@ -535,6 +584,10 @@ class DuckLakeTransaction(UpkeepTransaction):
         # The files' mapping has the names of the columns.
         if not (refits(written, fresh) and extends(written, fresh)):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
+        if self._rewrite is not None:
+            again = fresh_transaction._file_rewrite()
+            again.take(self._rewrite.group)
+            self._rewrite = again
         for part in self._with:
             part.rebase(part.table.load())
         self.base = intent.base = fresh_transaction.base
@@ -612,6 +665,7 @@ class DuckLakeTransaction(UpkeepTransaction):
     def _message(self) -> CommitMessage:
         rows = sum(file.rows for file in self._intent.files)
         batch = self._summary.get("driftline.batch", "")
-        text = "; ".join([f"batch {batch}: {rows} rows" if batch else f"{rows} rows", *self._said])
+        by = f"batch {batch}: " if batch else "compaction: " if self._intent.compacts else ""
+        text = "; ".join([f"{by}{rows} rows", *self._said])
         extra = {**self._summary, "changes": self._said}
         return CommitMessage(AUTHOR, text[:10_000], extra)

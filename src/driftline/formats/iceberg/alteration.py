@@ -187,10 +187,10 @@ class IcebergAlteration:
         except Exception as error:  # whatever is wrong with a file, Spark reports it
             raise NeedsSpark(f"the manifests of {table.name}") from error
 
-    def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
+    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> IcebergDraft:
         """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
 
-        Raises DataError if Iceberg refuses.
+        ``pinned``: as every draft is, which replaces one version. Raises DataError if Iceberg refuses.
         """
         check_head(self.table, self._java)
         if after.schema.struct != self.before.schema.struct:

@@ -38,8 +38,10 @@ from driftline.runtime.spark_version import java_type
 from driftline.write import WRITTEN, FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
 from driftline.write.positions import (
     CHANGED,
+    CHANGED_COLUMN,
     ICEBERG_IDS,
     ROW_ID,
+    ROW_ID_COLUMN,
     read_positions,
     read_vector,
     write_positions,
@@ -170,7 +172,7 @@ def _bounds(file: Mapping[str, Any], columns: Iterable[Field]) -> dict[int, Boun
 
 # The columns of a file for rows that moved there: their ids, and the sequence numbers of their last changes,
 # which are that of the file where null. The ids of the columns are the format's own.
-_ROW_ID, _CHANGED = Field(ROW_ID, LONG, 2147483540), Field(CHANGED, LONG, 2147483539)
+_ROW_ID, _CHANGED = Field(ROW_ID, LONG, ROW_ID_COLUMN), Field(CHANGED, LONG, CHANGED_COLUMN)
 _REFERENCED = "referenced-data-file"
 _WITH_DELETES = 2  # a version of the format
 

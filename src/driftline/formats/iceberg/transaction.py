@@ -15,7 +15,7 @@ from driftline.core.changes.apply import refits
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.history.entries import BATCH, CHANGE_RECORD, LEDGER, OTHERS, SEEN, with_change
 from driftline.core.schema.types import Schema, Struct
-from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import (
     Added,
     CommitConflict,
@@ -73,6 +73,7 @@ from driftline.formats.iceberg.unread import (
     left_out,
     telling,
 )
+from driftline.formats.rewritable import unsorted
 from driftline.keys.slices import own_columns
 from driftline.runtime.disk import NEW
 from driftline.runtime.spark_version import java_type
@@ -330,15 +331,14 @@ class IcebergTransaction(UpkeepTransaction):
             return Rewritable()
         self._delta = rewrite = self._file_rewrite()
         if behind_batch:
-            return rewrite.choose_behind_batch(self.row_type)
+            return rewrite.choice(self.row_type).behind_batch()
         spec, target = int(table.spec().specId()), target_of(self.base.properties)
         order = table.sortOrder()
         if sort and order.isUnsorted():
-            raise UsageError(
-                f"{self.table.name} has no sort order",
-                f'set one first: driftline alter {self.table.name} "WRITE ORDERED BY …"',
-            )
-        return rewrite.choose(target, self.row_type, spec, int(order.orderId()) if sort else None)
+            raise unsorted(self.table.name)
+        return rewrite.choice(self.row_type).of_compaction(
+            target, spec, int(order.orderId()) if sort else None
+        )
 
     def rewrite_files(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
         """Take files out of the table; returns their rows, for `write`."""

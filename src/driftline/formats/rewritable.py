@@ -1,0 +1,76 @@
+"""Chooses the data files of a table that are worth writing anew, and says why the others stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from driftline.errors import UsageError
+from driftline.formats.base import Rewritable
+from driftline.keys.anew import RewriteBudget, RewriteCandidate, choose
+
+MEANWHILE = "another writer changed its files meanwhile"
+_ENOUGH = "large enough, or too few small ones in their partition"
+
+
+def unsorted(name: str) -> UsageError:
+    """The error for a table without an order, when files are to be sorted by it."""
+    return UsageError(
+        f"{name} has no sort order", f'set one first: driftline alter {name} "WRITE ORDERED BY …"'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileChoice:
+    """The data files of a table, as a format knows them by their paths.
+
+    Attributes:
+        sizes: the bytes of each.
+        unreadable: the reason for which the rows that are left of a file cannot be read; None if they can.
+        candidate: a readable file, as the rules judge it.
+        immovable: the reason for which another file could not have all values of a readable one.
+    """
+
+    sizes: Mapping[str, int]
+    unreadable: Callable[[str], str | None]
+    candidate: Callable[[str], RewriteCandidate]
+    immovable: Callable[[str], str | None]
+
+    def behind_batch(self) -> Rewritable:
+        """Choose what is written anew behind a batch, in groups, each for one commit."""
+        readable = [path for path in self.sizes if self.unreadable(path) is None]
+        # Each look at a footer takes a read, so only files that would be taken are looked at.
+        groups = choose(
+            map(self.candidate, readable),
+            RewriteBudget.behind_batch(),
+            lambda path: self.immovable(path) is None,
+        )
+        return Rewritable(groups, files=len(self.sizes))
+
+    def of_compaction(self, target: int, spec: int, sort_order: int | None = None) -> Rewritable:
+        """Choose what a compaction writes anew, in groups, each for one commit.
+
+        Args:
+            target: bytes that a file should have.
+            spec: the id of the present partition spec.
+            sort_order: the id of the order that all files should be sorted by; None if any is right.
+        """
+        budget = RewriteBudget.of_compaction(target, spec, sort_order)
+        reasons: Counter[str] = Counter()
+        candidates: list[RewriteCandidate] = []
+        for path in self.sizes:
+            reason = self.unreadable(path)
+            if reason is None:
+                candidate = self.candidate(path)
+                is_worth = candidate.size < budget.small or budget.wants(candidate)
+                reason = self.immovable(path) if is_worth else _ENOUGH
+            if reason is None:
+                candidates.append(candidate)
+            else:
+                reasons[reason] += 1
+        groups = choose(candidates, budget)
+        staying = len(candidates) - sum(map(len, groups))
+        if staying:
+            reasons[_ENOUGH] += staying
+        return Rewritable(groups, reasons, len(self.sizes), sum(self.sizes.values()), target)

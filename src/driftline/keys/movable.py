@@ -1,0 +1,88 @@
+"""Tells which data files may be written anew: those of which another file could have all values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from driftline.core.schema.types import List, Map, Struct, Type
+from driftline.keys.stored import field_id, leaf_paths
+
+if TYPE_CHECKING:
+    from driftline.keys.stored import StoredRows
+
+
+def why_immovable(
+    path: str, stored: StoredRows, reserved: Collection[int], sources: Collection[int] = ()
+) -> str | None:
+    """Return the reason for which another file could not have all of a file's values; None if it could.
+
+    Args:
+        path: of the file.
+        stored: reads the table's columns.
+        reserved: the ids of columns that the format has in files for itself.
+        sources: the ids of columns by whose values the file was put into its partition.
+    """
+    with stored.open(path) as stream:
+        schema = pq.read_schema(stream)
+    if not stored.can_move(path):
+        return "its values are in another type than the table's"
+    if any(field_id(column) is None for column in schema):
+        return "its columns have no ids"
+    in_file, known = dict(_stored_fields(schema)), {*_ids(stored.struct), *reserved}
+    dropped = {id_: type_ for id_, type_ in in_file.items() if id_ not in known}
+    if dropped and not _is_empty(path, stored, schema, dropped):
+        return "it has values of dropped columns, which undo may bring back"
+    if not set(sources) <= in_file.keys():
+        return "only its partition has the value of a column"
+    return None
+
+
+def _is_empty(path: str, stored: StoredRows, schema: pa.Schema, columns: Mapping[int, pa.DataType]) -> bool:
+    """True if these columns of a file have no value for certain."""
+    filled, of_structs = stored.filled(path), leaf_paths(schema)
+    # Of lists and maps, and of what is in them, the metrics do not tell.
+    return all(
+        _has_fields(type_) or (id_ in of_structs and not pa.types.is_nested(type_) and id_ not in filled)
+        for id_, type_ in columns.items()
+    )
+
+
+def _ids(type_: Type) -> Iterator[int]:
+    """The ids of the fields of structs in a type."""
+    match type_:
+        case Struct():
+            for each in type_.fields:
+                yield each.id
+                yield from _ids(each.type)
+        case List():
+            yield from _ids(type_.element)
+        case Map():
+            yield from _ids(type_.key)
+            yield from _ids(type_.value)
+
+
+def _stored_fields(stored: pa.Schema | pa.DataType) -> Iterator[tuple[int, pa.DataType]]:
+    """The ids of the fields of structs in a file, with their types."""
+    if isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if isinstance(stored, pa.Schema) or pa.types.is_struct(stored):
+        for column in stored:
+            id_ = field_id(column)
+            if id_ is not None:
+                yield id_, column.type
+            yield from _stored_fields(column.type)
+    elif pa.types.is_map(stored):
+        yield from _stored_fields(stored.key_type)
+        yield from _stored_fields(stored.item_type)
+    elif pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        yield from _stored_fields(stored.value_type)
+
+
+def _has_fields(type_: pa.DataType) -> bool:
+    """True for a struct whose fields have ids, which are judged by themselves: a VARIANT is none."""
+    is_struct = pa.types.is_struct(type_) and type_.num_fields > 0
+    return bool(is_struct and all(field_id(each) is not None for each in type_))

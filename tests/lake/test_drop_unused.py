@@ -1,0 +1,161 @@
+"""`compact(drop_unused=True)` drops siblings without a value, in one commit, and never a value with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from driftline.errors import DataError
+from driftline.formats.ducklake.alteration import DuckLakeDraft
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.alteration import IcebergDraft
+from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.lake import Lake, Table
+from lake.formats import database
+from lake.test_keyed import put
+
+KEYED = {"key": "id"}
+ROWS, OLD, OBJECT = [(1, 1), (2, 2)], [(1, 1, None), (2, 2, None)], {"x": 7}
+
+
+def bring(table: Table, file: Path, *records: dict[str, Any], **settings: str) -> None:
+    table.ingest(put(file, list(records)), again=True, settings=settings)
+
+
+def drifted(table: Table, file: Path) -> None:
+    """Have a sibling of dates and one of objects, whose only values were updated away, and one of texts."""
+    bring(table, file, {"id": 1, "price": True, "size": 1}, **KEYED)
+    bring(table, file, {"id": 2, "price": "2026-01-01", "size": {"x": 1}})
+    bring(table, file, {"id": 2, "price": False, "size": 2})
+
+
+def meeting(monkeypatch: pytest.MonkeyPatch, kinds: tuple[Any, ...], between: Callable[[], object]) -> None:
+    """Call ``between`` before the next commit of these kinds, once."""
+    calls = [between]
+    for kind in kinds:
+
+        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+            if calls:
+                calls.pop()()
+            commit(self)
+
+        monkeypatch.setattr(kind, "commit", commit)
+
+
+def sizes(table: Table) -> list[tuple[Any, ...]]:
+    """The rows by id: the size, and the one that is an object."""
+    columns = [name for name in ("id", "size", "size_record") if name in table.read().columns]
+    return sorted(
+        tuple(row.asDict() if isinstance(row, Row) else row for row in rows)
+        for rows in table.read().select(*columns).collect()
+    )
+
+
+def test_a_sibling_without_a_live_value_goes_in_one_commit_that_undo_takes_back(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    drifted(table, file)
+    before, batches, rows = table.state(), table.stats().batches, sizes(table)
+    dry = table.compact(drop_unused=True, dry_run=True)
+    assert table.state() == before
+    compacted = table.compact(drop_unused=True)
+    told = compacted.to_dict()
+    assert told["dropped"] == dry.to_dict()["dropped"]
+    assert {column["path"]: column["then"] for column in told["dropped"]} == {
+        "price_date": "the next date of price goes to the columns that remain",
+        "size_record": "the next struct<x: long> of size makes size_record struct<x: long>, empty in the rows before",
+    }
+    assert sizes(table) == ROWS
+    assert [entry.by for entry in table.history().entries][-1] == "compact"
+    assert table.stats().batches == batches
+    assert table.compact(drop_unused=True).unused.dropped == ()
+    assert "size_record" in table.undo().undone
+    assert (table.state().schema.struct, sizes(table)) == (before.schema.struct, rows)
+    # What a person brought back stays.
+    assert table.compact(drop_unused=True).unused.dropped == ()
+
+
+def test_a_later_object_makes_the_dropped_sibling_anew_and_undo_of_the_drop_hides_no_value(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    drifted(table, file)
+    version = table.state().schema.id
+    table.compact(drop_unused=True)
+    bring(table, file, {"id": 3, "size": OBJECT})
+    assert sizes(table) == [*OLD, (3, None, OBJECT)]
+    seen = {c["path"]: (c["first_seen"], c["last_seen"]) for c in table.stats().to_dict()["columns"]}
+    last = table.stats().recent[-1].id
+    assert [moment and moment["batch"] for moment in seen["size_record"]] == [last, last]
+    with pytest.raises(DataError, match="would hide values: 1 of size_record"):
+        table.undo(to=version)
+    assert table.undo(yes=True).batch is not None  # that of the object, with its column
+    assert "size_record" in table.undo().undone
+    assert sizes(table) == OLD
+
+
+def test_a_value_that_comes_between_the_look_and_the_commit_keeps_its_column(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other, file = lake.table(table_name), lake.table(table_name), tmp_path / "in.jsonl"
+    drifted(table, file)
+    meeting(monkeypatch, (IcebergDraft, DuckLakeDraft), lambda: bring(other, file, {"id": 3, "size": OBJECT}))
+    compacted = table.compact(drop_unused=True)
+    assert [column.path for column in compacted.unused.dropped] == [("price_date",)]
+    assert sizes(table) == [*OLD, (3, None, OBJECT)]
+
+
+def test_a_batch_that_was_planned_before_the_drop_is_planned_again_and_keeps_its_values(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other, file = lake.table(table_name), lake.table(table_name), tmp_path / "in.jsonl"
+    drifted(table, file)
+    old = table.state().schema.find(("size_record",))
+    dropped: list[Any] = []
+    meeting(
+        monkeypatch,
+        (IcebergTransaction, DuckLakeTransaction),
+        lambda: dropped.extend(other.compact(drop_unused=True).unused.dropped),
+    )
+    bring(table, file, {"id": 3, "size": OBJECT})
+    assert [column.path for column in dropped] == [("price_date",), ("size_record",)]
+    assert sizes(table) == [*OLD, (3, None, OBJECT)]
+    new = table.state().schema.find(("size_record",))
+    assert old is not None and new is not None and new.id != old.id
+
+
+def test_a_field_of_a_closed_struct_goes_and_its_later_values_are_in_the_map(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    days = {f"2026-01-0{day}": day for day in range(2, 8)}
+    bring(table, file, {"id": 1, "m": {"total": 9}}, {"id": 3, "m": {"2026-01-01": 1}}, **KEYED)
+    bring(table, file, {"id": 2, "m": days})
+    bring(table, file, {"id": 1, "m": days})
+    compacted = table.compact(drop_unused=True)
+    assert [column.path for column in compacted.unused.dropped] == [("m", "total")]
+    assert compacted.unused.dropped[0].why == "its struct is closed: a map has the keys of m"
+    latest = [{"id": 1, "m": {"total": 5}}, {"id": 2, "m": days}, {"id": 3, "m": {"2026-01-01": 1}}]
+    bring(table, file, latest[0])
+    rows = {row.id: row.asDict(recursive=True) for row in table.read().collect()}
+    assert (rows[1]["m_map_long"], rows[3]["m"]) == ({"total": 5}, {"2026-01-01": 1})
+    assert table.verify(put(file, latest)).ok
+
+
+def test_columns_without_a_value_that_stay_are_told_with_the_reason(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    drifted(table, file)
+    lake.alter(f"alter table {table_name} add column size_string string comment 'upsolver_evolved_from:size'")
+    if database(lake) is None:
+        lake.sql(f"alter table lake.{table_name} create branch kept")
+    kept = table.compact(drop_unused=True).to_dict()["kept"]
+    assert kept.pop("size_string") == "a person made or changed it"
+    branched = dict.fromkeys(["price_date"], "branch kept was written with it")
+    assert kept == (branched if database(lake) is None else {})
