@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from driftline.core.columns.file_sizes import LARGEST, FileSizes, PartitionSize
 from driftline.core.columns.statistics import (
     RECORDS,
     CommittedBatch,
@@ -30,11 +31,15 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.formats.iceberg.manifests import Forgotten, ManifestEntry, Summation, forgotten, merged
+from driftline.formats.iceberg.sizes import sizes_of
 from driftline.stats.exact import Siblings, _inside, drifted, own_sample, own_values, rewritten_values
 from driftline.stats.model import ColumnStatistics, origin
 from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))
+
+
+_TARGET = "write.target-file-size-bytes"
 
 
 def siblings(*types) -> Siblings:
@@ -124,6 +129,24 @@ def test_sums_of_parts_are_the_sum_of_all_files():
     assert sum(total.values for key, total in whole.items() if key.column == RECORDS) == 9 * 39
     assert {key.width for key in whole if key.column == 1} == {4, 8}
     assert not any(total.values or total.earliest for key, total in whole.items() if key.column == 3)
+
+
+def test_small_files_count_where_a_compaction_gathers_them_and_the_largest_partitions_are_listed():
+    spec = {"spec-id": 1, "fields": [{"name": "day", "transform": "day", "source-id": 1}]}
+    metadata = {"partition-specs": [{"spec-id": 0, "fields": []}, spec], "properties": {_TARGET: "400"}}
+    sizes = {0: [99] * 7, 1: [99] * 8, 2: [50] * 8 + [900], 3: [200] * 5, **{n: [150] for n in range(4, 12)}}
+    entries = [
+        ManifestEntry(1, 1, 1, {}, {}, {}, {}, size=size, spec=1, partition=(day,))
+        for day, of_day in sizes.items()
+        for size in of_day
+    ]
+    deletes = entries[0]._replace(is_data=False, size=1)
+    told = sizes_of(metadata, [*entries, deletes])
+    # Seven of 99 bytes are a target's size together.
+    assert (told.small, told.partitions, len(told.largest)) == (7 + 8 + 8, 12, LARGEST)
+    assert told.largest[0] == PartitionSize("day=1970-01-03", 9, 1300, 8)
+    unpartitioned = [ManifestEntry(1, 1, 1, {}, {}, {}, {}, size=9)] * 3
+    assert sizes_of({"partition-specs": metadata["partition-specs"][:1]}, unpartitioned) == FileSizes()
 
 
 def test_what_a_double_cannot_hold_makes_its_count_an_estimate():

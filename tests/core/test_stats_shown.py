@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from driftline.core.columns.file_sizes import FileSizes, PartitionSize
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.errors import UsageError
@@ -271,3 +272,25 @@ def test_the_index_has_the_tables_of_a_pattern_behind_a_line_that_opens():
     assert re.findall(r'<tr data-(opens|of)="2">.*?>([\w.{}]+)</[ab]', index) == [
         ("opens", "hooks.{event}"), ("of", "hooks._other"), ("of", "hooks.ping"), ("of", "hooks.push"),
     ]  # fmt: skip
+
+
+def test_files_stand_with_their_partitions_where_there_are_many_and_small_ones_with_what_gathers_them():
+    few = replace(small(), files=7, bytes=7_000)
+    assert not any("files" in x for x in text(few))
+    sizes = FileSizes(
+        8, 12, tuple(PartitionSize(f"day=2026-03-0{n}", n, n * 1000, 8 % n) for n in range(9, 0, -1))
+    )
+    lines = text(replace(few, files=45, sizes=sizes))
+    assert line(lines, "45 files").split(", ") == [
+        "  45 files in 12 partitions", "7 kB", "8 small: driftline compact shop.orders gathers them",
+    ]  # fmt: skip
+    first = lines.index(line(lines, "partition "))
+    assert [x.split() for x in lines[first + 1 : first + 3]] == [
+        ["day=2026-03-09", "9", "8", "9", "kB"], ["day=2026-03-08", "8", "8", "kB"],
+    ]  # fmt: skip
+    assert len([x for x in lines if "day=" in x]) == 5
+    html = page(replace(few, sizes=sizes))
+    assert "12 partitions, the 9 largest" in html and '<th scope="row">day=2026-03-01</th>' in html
+    assert "8 files are small: <code>driftline compact shop.orders</code>" in html
+    hostile_name = FileSizes(0, 2, (PartitionSize(HOSTILE, 1, 1, 0), PartitionSize("", 1, 1, 0)))
+    assert HOSTILE not in page(replace(few, sizes=hostile_name))

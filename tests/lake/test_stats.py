@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from driftline.core.columns.file_sizes import MANY
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.formats.iceberg import manifests
@@ -442,3 +443,28 @@ def test_a_ducklake_is_known_from_its_catalog_and_counted_by_a_scan(ducklake, ta
     assert known == {path: of(counted)[path].values for path in known}
     assert (told.records, counted.records) == (6, 6)
     assert {n: p.records for n, p in types(counted, "price").items()} == {"double": 3, "string": 2}
+
+
+@pytest.mark.nightly
+def test_files_are_counted_by_partition_and_small_ones_as_a_compaction_chooses_them(lake, table_name):
+    table = lake.table(table_name)
+    settings = {"partition_by": "day(at), kind"}
+    for n in range(MANY):
+        days = [{"at": "2026-03-02T08:00:00Z", "kind": "a", "n": n}]
+        days += [{"at": "2026-03-03T08:00:00Z", "n": m} for m in range(9)] if n % 4 == 0 else []
+        table.ingest(days, settings=settings if n == 0 else {})
+    told = table.stats().to_dict()
+    first, second = told["largest_partitions"]
+    is_ducklake = database(lake) is not None
+    assert (told["files"], told["small_files"], told["partitions"]) == (MANY + 2, MANY, 2)
+    assert first["bytes"] + second["bytes"] == told["bytes"]
+    day = {"2": "2", "3": "3"} if is_ducklake else {"2": "2026-03-02", "3": "2026-03-03"}
+    assert first == {
+        "partition": f"at_day={day['2']}/kind=a", "files": MANY, "bytes": first["bytes"], "small_files": MANY,
+    }  # fmt: skip
+    assert (second["partition"], second["files"], second["small_files"]) == (
+        f"at_day={day['3']}/kind=null", 2, 0,
+    )  # fmt: skip
+    assert table.compact(dry_run=True).written_anew == told["small_files"]
+    table.compact()
+    assert table.stats().to_dict()["small_files"] == 0

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.core.columns.file_sizes import MANY, are_enough, small_below
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import CHANGED_COLUMN, ROW_ID_COLUMN
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 # At a third, at most two rows are rewritten for each one removed, however many batches there are, and a
 # reader skips at most one row for two that it reads.
 _WORN = 3  # parts of a file, of which one is gone
-_MANY = 8  # small files that become one: a row is rewritten only a few times until its file is large
+_MANY = MANY
 # Files of one age wear out together. Without a bound, one commit would rewrite the whole table.
 _ALWAYS = 64 * 2**20  # bytes that any batch may rewrite
 # Micro-batches leave small files, and each costs every later batch a deletion vector.
@@ -125,7 +126,7 @@ class RewriteBudget:
     @classmethod
     def of_compaction(cls, target: int, spec: int, sort_order: int | None = None) -> RewriteBudget:
         """Return what a compaction may write anew, of a table whose files should have ``target`` bytes."""
-        return cls(_GROUP, target // 4, target, spec, sort_order)
+        return cls(_GROUP, small_below(target), target, spec, sort_order)
 
     def wants(self, file: RewriteCandidate) -> bool:
         """True if a file is worth writing anew, whatever other files there are."""
@@ -162,7 +163,7 @@ def choose(
 def _worth(files: Sequence[RewriteCandidate], budget: RewriteBudget) -> Iterator[RewriteCandidate]:
     """Yield those among the files of a partition that are worth writing anew."""
     small = [file.size for file in files if file.size < budget.small]
-    gathers = len(small) >= _MANY or (budget.enough is not None and sum(small) >= budget.enough)
+    gathers = are_enough(len(small), sum(small), budget.enough, _MANY)
     for file in files:
         if budget.wants(file) or (gathers and file.size < budget.small):
             yield file

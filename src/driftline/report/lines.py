@@ -69,6 +69,21 @@ class Hanging:
             yield Text.assemble(" " * (self.other if i else self.first), line)
 
 
+def size(n: float | None) -> str:
+    """Bytes, as people read them.
+
+    >>> size(12_345), size(None)
+    ('12 kB', '?')
+    """
+    if n is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}"
+        n /= 1000
+    return f"{n:.1f} TB"
+
+
 def from_folder(where: str, near: Path) -> str:
     """A place in a file, named from the folder ``near`` if it is in there."""
     return name_text(where.removeprefix("file:").removeprefix(f"{near}{os.sep}"))

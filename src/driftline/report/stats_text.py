@@ -12,12 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from driftline.core.columns.file_sizes import MANY
 from driftline.core.columns.statistics import TREND, SeenIn, Value, to_minute
 from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted
-from driftline.report.lines import Hanging, clean
+from driftline.report.lines import Hanging, clean, size
 from driftline.stats.lake import PatternStats, by_pattern
 from driftline.stats.model import (
     ColumnStatistics,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _WAITING = 5  # paths of the rest
+_PARTITIONS = 5  # of the largest
+_PARTITION = 60  # characters of a partition
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
 _NARROW = 100  # characters of a line
@@ -47,6 +50,7 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
     """The table in one line, what drifted, and its columns."""
     yield _heading(table)
     yield from _notes(table)
+    yield from _files(table)
     if table.drifted:
         yield Text()
         yield _Drifted(table.drifted)
@@ -161,6 +165,26 @@ def _notes(table: Stats) -> Iterator[Text]:
         yield Text(
             f"  {table.deleted:,} deleted rows are still in the columns' numbers; not with --exact", "dim"
         )
+
+
+def _files(table: Stats) -> Iterator[RenderableType]:
+    """The data files, those that a compaction gathers, and the largest partitions, where there are many."""
+    sizes = table.sizes
+    if table.files is None or not (table.files >= MANY or sizes.partitions):
+        return
+    partitions = f" in {_many(sizes.partitions, 'partition', 'partitions')}" if sizes.partitions else ""
+    line = Text(f"  {_many(table.files, 'file', 'files')}{partitions}, {size(table.bytes)}")
+    if sizes.small:
+        line.append(f", {sizes.small:,} small: ", "yellow")
+        line.append(f"driftline compact {clean(table.table)} gathers them", "dim")
+    yield line
+    if sizes.partitions > 1:
+        grid = _table("partition", ">files", ">small", ">size")
+        for of_place in sizes.largest[:_PARTITIONS]:
+            small = f"{of_place.small:,}" if of_place.small else ""
+            name = _cut(of_place.partition or "none", _PARTITION)
+            grid.add_row(name, f"{of_place.files:,}", small, size(of_place.bytes))
+        yield Padding(grid, (0, 0, 0, 2))
 
 
 @dataclass(frozen=True, slots=True)

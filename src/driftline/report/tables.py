@@ -15,7 +15,7 @@ from driftline.core.schema.naming import MARK, by_key, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.text import counted, noun
 from driftline.core.schema.types import Field, Schema, Struct, Type, children, dotted, leaves, peel
-from driftline.report.lines import LISTED, Hanging, clean, from_folder, short
+from driftline.report.lines import LISTED, Hanging, clean, from_folder, short, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -134,8 +134,8 @@ def compacted(result: Compacted) -> Iterator[RenderableType]:
     """The outcome of a `compact`: the files before and after, and those that stay, with the reason."""
     verb, about = ("compacted", "") if result.is_done else ("to compact", "about ")
     yield Text.assemble(f"{verb}  ", (clean(result.table), "bold"))
-    yield Text(f"  {counted(result.files_before, 'file')}, {_size(result.bytes_before)}, before")
-    yield Text(f"  {about}{counted(result.files_after, 'file')}, {_size(result.bytes_after)}, after")
+    yield Text(f"  {counted(result.files_before, 'file')}, {size(result.bytes_before)}, before")
+    yield Text(f"  {about}{counted(result.files_after, 'file')}, {size(result.bytes_after)}, after")
     moved, commits = counted(result.rows, "row"), counted(result.commits, "commit")
     yield Text(f"  {counted(result.written_anew, 'file')} with {moved} written anew, in {commits}")
     for reason, count in result.left.items():
@@ -197,16 +197,8 @@ def layout(result: Layout) -> Iterator[RenderableType]:
     width = max(map(len, names), default=0)
     for name, g in zip(names, result.groups, strict=True):
         files, records = noun(g.files, "file"), noun(g.records, "record")
-        counts = f"{g.files:>6} {files:5}  {g.records:>12} {records:7}  {_size(g.bytes):>9}"
+        counts = f"{g.files:>6} {files:5}  {g.records:>12} {records:7}  {size(g.bytes):>9}"
         yield Text.assemble(f"  {name:{width}}  {counts}", ("  new files", "cyan") if g.current else "")
-
-
-def _size(n: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}"
-        n /= 1000
-    return f"{n:.1f} TB"
 
 
 def _values(values: ValueCount) -> str:

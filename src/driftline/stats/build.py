@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
+from driftline.core.columns.file_sizes import FileSizes
 from driftline.core.columns.statistics import (
     CommittedBatch,
     CountedBatch,
@@ -160,6 +161,7 @@ def build(
         rest=inputs.rest,
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
+        sizes=metadata.sizes if metadata else FileSizes(),
         deleted=metadata.deleted if metadata and not scanned else 0,
         at_most=metadata is not None and not scanned and metadata.live is None,
         whole=inputs.history.whole if inputs.history else False,

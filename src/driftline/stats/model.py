@@ -8,6 +8,7 @@ from fnmatch import translate
 from re import match
 from typing import Literal, TypedDict
 
+from driftline.core.columns.file_sizes import FileSizes, PartitionSizeJson
 from driftline.core.columns.statistics import (
     CommittedBatch,
     CommittedBatchJson,
@@ -155,6 +156,8 @@ class StatsJson(TypedDict):
     """The statistics of a table.
 
     Attributes:
+        small_files: those that a compaction gathers.
+        partitions: with files; 0 if the table has none.
         pattern: that made the table, and ``named_by``: the values that named it.
     """
 
@@ -167,6 +170,9 @@ class StatsJson(TypedDict):
     leaf_columns: int
     files: int | None
     bytes: int | None
+    small_files: int | None
+    partitions: int | None
+    largest_partitions: list[PartitionSizeJson]
     deleted_rows: int
     batches: int
     recent_batches: list[CommittedBatchJson]
@@ -421,6 +427,7 @@ class Stats(Shown):
     waiting: tuple[WaitingRecords, ...]
     files: int | None = None
     bytes: int | None = None
+    sizes: FileSizes = field(default_factory=FileSizes)
     deleted: int = 0
     at_most: bool = False
     whole: bool = True
@@ -470,6 +477,9 @@ class Stats(Shown):
             at=None if self.at is None else iso(self.at),
             records_at_most=self.at_most,
             leaf_columns=self.leaves,
+            small_files=None if self.files is None else self.sizes.small,
+            partitions=None if self.files is None else self.sizes.partitions,
+            largest_partitions=self.sizes.largest,
             deleted_rows=self.deleted,
             recent_batches=self.recent,
             changes=self.events,

@@ -11,6 +11,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, TypeAlias, TypedDict
 
+from driftline.core.columns.file_sizes import FileSizes
 from driftline.core.schema.types import Primitive
 from driftline.core.support import as_json
 
@@ -367,6 +368,7 @@ class TableStatistics:
     firsts: Mapping[int, Numbers]
     live: int | None = None
     periods: Mapping[int | None, Counts] = field(default_factory=dict)
+    sizes: FileSizes = field(default_factory=FileSizes)
 
 
 # One property for each expectation, as for its condition: catalogs limit the length of one, and a batch

@@ -21,6 +21,7 @@ from driftline.formats.ducklake.files import DataFile, Storage
 from driftline.formats.ducklake.rows import COMMIT_ID
 from driftline.formats.ducklake.scan import inlined_deletes, own_mappings
 from driftline.formats.ducklake.seen import snapshot_properties
+from driftline.formats.ducklake.sizes import TARGET, target_of
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.rewritable import MEANWHILE, FileChoice
 from driftline.keys.anew import RewriteCandidate, RowsLeft
@@ -31,8 +32,6 @@ from driftline.write.positions import ROW_ID_COLUMN, ROW_IDS, read_positions
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 
-TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
-_TARGET_KEY = "target_file_size"  # of the catalog's settings
 _ROW_ID = Field("_ducklake_internal_row_id", LONG, ROW_ID_COLUMN)
 
 
@@ -97,7 +96,7 @@ class GroupRewrite:
 
         def look(connection: Connection) -> None:
             """Read out of the catalog what there is."""
-            self.target = _target(connection, table)
+            self.target = target_of(connection, table)
             order = connection.one(
                 f"SELECT sort_id, begin_snapshot FROM meta.ducklake_sort_info WHERE table_id = {table.id} AND {LIVE}",
                 [snapshot, snapshot],
@@ -140,18 +139,6 @@ class GroupRewrite:
             with self._storage.open(file.delete) as stream:
                 dead |= read_positions(stream)
         return replace(file.candidate, dead=dead)
-
-
-def _target(connection: Connection, table: TableRow) -> int:
-    """The bytes that a file should have, by the setting of the table, its namespace or the lake."""
-    sizes = {
-        scope: int(value)
-        for scope, value in connection.rows(
-            f"SELECT scope, value FROM meta.ducklake_metadata WHERE key = '{_TARGET_KEY}' AND (scope IS NULL "
-            f"OR (scope = 'schema' AND scope_id = {table.schema_id}) OR (scope = 'table' AND scope_id = {table.id}))"
-        )
-    }
-    return next((sizes[scope] for scope in ("table", "schema", None) if scope in sizes), TARGET)
 
 
 def _live_files(

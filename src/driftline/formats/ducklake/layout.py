@@ -241,7 +241,7 @@ class CatalogLayout:
 def layout(connection: Connection, table: int, snapshot: int, schema: Schema) -> CatalogLayout:
     """Return the layout of the table's new files at a snapshot."""
     current = next(
-        iter(_specs(connection, table, schema, f"AND {live('i')}", [snapshot, snapshot]).items()), None
+        iter(specs_of(connection, table, schema, f"AND {live('i')}", [snapshot, snapshot]).items()), None
     )
     keys = tuple(
         key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)
@@ -281,7 +281,7 @@ def laid(connection: Connection, table: int, snapshot: int, schema: Schema) -> l
     Specs without files are left out, but for the current one. Rows that are in the catalog itself are in no
     file.
     """
-    specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
+    specs: dict[int, tuple[PartitionField, ...]] = {0: (), **specs_of(connection, table, schema)}
     current = partition_id_of(connection, table, snapshot) or 0
     counts = {
         int(spec): (int(files), int(records), int(size))
@@ -302,7 +302,7 @@ def _expressions(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[s
     return tuple(expression_of(key, schema, table) for key in keys)
 
 
-def _specs(
+def specs_of(
     connection: Connection, table: int, schema: Schema, where: str = "", parameters: Sequence[int] = ()
 ) -> dict[int, tuple[PartitionField, ...]]:
     """Partition specs by the catalog's id."""

@@ -32,6 +32,7 @@ from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.layout import versions_of
 from driftline.formats.ducklake.seen import brought, note_of, snapshot_properties
+from driftline.formats.ducklake.sizes import sizes_of
 from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live, load
 from driftline.formats.ducklake.types import defaults_ever
 
@@ -82,6 +83,7 @@ def table_statistics(
         _firsts(connection, table, snapshot, plain),
         counts.records - deleted,
         _periods(connection, table, snapshot, counts, watched) if watched else {},
+        sizes_of(connection, state),
     )
 
 

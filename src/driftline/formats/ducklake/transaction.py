@@ -47,7 +47,6 @@ from driftline.formats.base import (
 )
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.compaction import (
-    TARGET,
     GroupRewrite,
     identified,
     only_in_tasks,
@@ -59,6 +58,7 @@ from driftline.formats.ducklake.files import DataFile, Storage, describe, local,
 from driftline.formats.ducklake.layout import CatalogLayout, top_column, with_layout
 from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
+from driftline.formats.ducklake.sizes import TARGET
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
 from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
 from driftline.formats.ducklake.write import check_required, duckdb_folder, write

@@ -16,13 +16,6 @@ from driftline.keys.anew import RewriteCandidate, RowsLeft
 from driftline.keys.movable import why_immovable
 from driftline.write.positions import ROW_IDS
 
-_TARGET = 512 * 2**20  # bytes of a file, where the table does not say
-
-
-def target_of(properties: Mapping[str, str]) -> int:
-    """The size of a table's files, in bytes."""
-    return int(properties.get("write.target-file-size-bytes", _TARGET))
-
 
 def only_in_tasks(name: str, why: str = "only Iceberg's own writer can write it") -> DataError:
     """The error for a table whose rows would lose their ids, or values, in files of Spark's writer."""

@@ -136,7 +136,8 @@ _FIELDS = ("record_count", "value_counts", "null_value_counts", "lower_bounds", 
 class ManifestEntry(NamedTuple):
     """A file of a table, with its metrics by column id.
 
-    ``snapshot``: the commit that added it; ``sequence``: its sequence number.
+    ``snapshot``: the commit that added it; ``sequence``: its sequence number; ``partition``: its values, in
+    the order of the fields of its partition ``spec``.
     """
 
     snapshot: int
@@ -147,6 +148,9 @@ class ManifestEntry(NamedTuple):
     lows: Mapping[int, bytes]
     highs: Mapping[int, bytes]
     is_data: bool = True
+    size: int = 0
+    spec: int = 0
+    partition: tuple[Any, ...] = ()
 
     def metrics(
         self, watched: frozenset[int] | None = None
@@ -389,6 +393,7 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
                 yield _manifest_entry(
                     manifest["added_snapshot_id"] if added_in is None else added_in,
                     manifest.get("sequence_number", 0) if sequence is None else sequence,
+                    manifest.get("partition_spec_id", 0),
                     entry["data_file"],
                 )
 
@@ -421,14 +426,17 @@ def manifests_of(manifest_list: str, snapshot: int) -> list[str]:
     ]
 
 
-def _manifest_entry(snapshot: int, sequence: int, file: Mapping[str, Any]) -> ManifestEntry:
+def _manifest_entry(snapshot: int, sequence: int, spec: int, file: Mapping[str, Any]) -> ManifestEntry:
     # Avro has no maps with numbers as keys.
     values, nulls, lows, highs = (
         {pair["key"]: pair["value"] for pair in file.get(name) or ()}
         for name in ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
     )
     is_data = file.get("content", 0) == 0
-    return ManifestEntry(snapshot, sequence, file["record_count"], values, nulls, lows, highs, is_data)
+    place = file["file_size_in_bytes"], spec, tuple((file.get("partition") or {}).values())
+    return ManifestEntry(
+        snapshot, sequence, file["record_count"], values, nulls, lows, highs, is_data, *place
+    )
 
 
 def _avro(location: str) -> list[Any]:

@@ -10,6 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from driftline.formats.iceberg.manifests import (
 )
 from driftline.formats.iceberg.relocating import CATALOG, catalog_errors, catalog_of
 from driftline.formats.iceberg.seen import note_of, notes_of
+from driftline.formats.iceberg.sizes import sizes_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
 _LOCATION = """
@@ -113,7 +115,8 @@ class OfflineIcebergTable:
         if entries is None:
             return None
         note = note_of(self._metadata, self._read_beside)
-        return table_statistics(self._metadata, schema, partial(sums_of, entries), watched, note)
+        statistics = table_statistics(self._metadata, schema, partial(sums_of, entries), watched, note)
+        return replace(statistics, sizes=sizes_of(self._metadata, entries))
 
     def _read_beside(self, name: str) -> bytes | None:
         """Read a file of this name next to the metadata; None if it is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -52,6 +53,7 @@ from driftline.formats.iceberg.reader import (
     read_table,
     undone,
 )
+from driftline.formats.iceberg.sizes import sizes_by_spark
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
 from driftline.runtime.spark_conf import SMALL, configured
@@ -225,7 +227,8 @@ class IcebergTable(CatalogTable):
         with configured(self.spark, SMALL):
             entries = metadata_table(self.handle, "entries")
             sums, note = partial(sums_by_spark, entries), note_in(self.handle, metadata)
-            return table_statistics(metadata, schema, sums, watched, note)
+            statistics = table_statistics(metadata, schema, sums, watched, note)
+            return replace(statistics, sizes=sizes_by_spark(metadata, metadata_table(self.handle, "files")))
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """Return the known defaults that columns have had, by column id."""

@@ -28,7 +28,7 @@ from driftline.formats.base import (
 )
 from driftline.formats.commit import Retry
 from driftline.formats.iceberg.commit import begin, check_head, commit, delete_files, is_durable, upkeep
-from driftline.formats.iceberg.compaction import FileRewrite, only_in_tasks, target_of
+from driftline.formats.iceberg.compaction import FileRewrite, only_in_tasks
 from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
 from driftline.formats.iceberg.files import (
     SparkWriter,
@@ -66,6 +66,7 @@ from driftline.formats.iceberg.reader import (
 )
 from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
 from driftline.formats.iceberg.seen import new_name, with_files
+from driftline.formats.iceberg.sizes import target_of
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,

@@ -11,7 +11,7 @@ from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import Path, dotted
-from driftline.report.lines import clean
+from driftline.report.lines import clean, size
 from driftline.report.page import chart, over_time
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
@@ -179,18 +179,6 @@ def number(n: int | None) -> str:
     ('1,234,567', '?')
     """
     return "?" if n is None else f"{n:,}"
-
-
-def size(n: int | None) -> str:
-    """Bytes, as people read them."""
-    if n is None:
-        return "?"
-    amount = float(n)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"
 
 
 def tallest(numbers: Sequence[int]) -> int:
