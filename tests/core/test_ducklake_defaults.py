@@ -13,7 +13,7 @@ from driftline.core.changes.defaults import literal_of
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Expression, Field, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats.ducklake.transaction import values_of, with_values
+from driftline.formats.ducklake.new_values import values_of, with_values
 from driftline.formats.ducklake.types import ColumnRow, read_type, rows_of, schema_of, to_text, write_default
 
 
