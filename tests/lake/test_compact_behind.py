@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from driftline.errors import DataError
-from driftline.formats.iceberg import transaction as committing
-from driftline.ingest import pipeline
+from driftline.ingest import compaction, pipeline
 from driftline.keys import anew
 from driftline.lake import Lake, Table
-from lake.formats import database
 from lake.test_compact import rows, seen
 from lake.test_keyed import SETTINGS, put
 from lake.test_task_files import files_of
 from lake.test_worn_files import live_files
 
 AUTO = {"compact": "auto"}
-only_iceberg = pytest.mark.iceberg_only("a DuckLake's files are not written anew by group")
+VERSIONS = pytest.mark.iceberg_only("versions are Iceberg's")
 
 
 @pytest.fixture(autouse=True)
@@ -43,22 +42,14 @@ def told(hints: tuple[str, ...]) -> list[str]:
 
 def in_commits(monkeypatch: pytest.MonkeyPatch, of_compaction: Callable[..., object]) -> None:
     """Have ``of_compaction`` called in place of each compaction's commit, with the commit and what it is given."""
-    commit = committing.commit
-
-    def divided(*given: Any) -> None:
-        own = given[1].table().currentSnapshot()
-        if own is not None and own.summary().containsKey("driftline.compaction"):
-            of_compaction(commit, *given)
-        else:
-            commit(*given)
-
-    monkeypatch.setattr(committing, "commit", divided)
+    monkeypatch.setattr(compaction, "commit", partial(of_compaction, compaction.commit))
 
 
 @pytest.mark.nightly
-@only_iceberg
 @pytest.mark.parametrize(
-    "settings", [{"format_version": "2"}, {**SETTINGS, "format_version": "3"}], ids=["appended", "keyed"]
+    "settings",
+    [{}, SETTINGS, pytest.param({**SETTINGS, "format_version": "3"}, marks=VERSIONS)],
+    ids=["appended", "keyed", "keyed in v3"],
 )
 def test_a_table_compacted_behind_its_batches_equals_one_that_is_not_but_for_its_files(
     lake: Lake, table_name: str, tmp_path: Path, settings: dict[str, str]
@@ -89,7 +80,6 @@ def test_a_table_compacted_behind_its_batches_equals_one_that_is_not_but_for_its
         assert undone.batch.added == 8
 
 
-@only_iceberg
 def test_the_batch_that_brings_another_eight_files_is_told_that_small_ones_became_one(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -105,7 +95,7 @@ def test_the_batch_that_brings_another_eight_files_is_told_that_small_ones_becam
 
 
 @pytest.mark.nightly
-@only_iceberg
+@pytest.mark.iceberg_only("a DuckLake's snapshots are not thinned")
 def test_thinned_compactions_take_no_batch_and_no_period_of_a_column_from_the_statistics(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -140,14 +130,12 @@ def test_a_capture_makes_tables_that_compact_and_ingest_makes_none(
     other.ingest([{"id": 1}])
     assert "driftline.compact" not in other.state().properties
     assert sorted(row.id for row in table.read().collect()) == [0, 1, 2, 3]
-    is_iceberg = database(lake) is None
-    assert table.state().properties.get("driftline.compact") == ("auto" if is_iceberg else None)
-    compacted = [batch.epoch for batch in batches if told(batch.result.hints)]
-    assert compacted == ([2] if is_iceberg else [])
+    assert table.state().properties["driftline.compact"] == "auto"
+    assert [batch.epoch for batch in batches if told(batch.result.hints)] == [2]
 
 
 @pytest.mark.nightly
-@only_iceberg
+@pytest.mark.iceberg_only("Spark streams no DuckLake")
 def test_a_stream_that_reads_the_table_gets_each_row_once_over_compactions(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -166,7 +154,6 @@ def test_a_stream_that_reads_the_table_gets_each_row_once_over_compactions(
     assert sorted(read) == sorted(n * 7 + i for n in range(7) for i in range(8))
 
 
-@only_iceberg
 def test_tables_of_a_pattern_are_compacted_behind_a_capture(
     lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
@@ -180,7 +167,6 @@ def test_tables_of_a_pattern_are_compacted_behind_a_capture(
         assert (live_files(table), sorted(row.id for row in table.read().collect())) == (1, [0, 1, 2])
 
 
-@only_iceberg
 def test_a_compaction_that_fails_behind_its_batch_is_told_and_tried_with_a_later_one(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +187,6 @@ def test_a_compaction_that_fails_behind_its_batch_is_told_and_tried_with_a_later
     ]
 
 
-@only_iceberg
 def test_files_whose_rows_another_writer_changes_stay_and_the_batch_is_in(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +209,6 @@ def test_files_whose_rows_another_writer_changes_stay_and_the_batch_is_in(
     assert table.read().where("v = 'newest'").count() == 1
 
 
-@only_iceberg
 def test_a_process_that_dies_in_the_compaction_has_its_batch_in(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

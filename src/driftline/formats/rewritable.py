@@ -39,13 +39,11 @@ class FileChoice:
 
     def behind_batch(self) -> Rewritable:
         """Choose what is written anew behind a batch, in groups, each for one commit."""
-        readable = [path for path in self.sizes if self.unreadable(path) is None]
-        # Each look at a footer takes a read, so only files that would be taken are looked at.
-        groups = choose(
-            map(self.candidate, readable),
-            RewriteBudget.behind_batch(),
-            lambda path: self.immovable(path) is None,
-        )
+        budget = RewriteBudget.behind_batch()
+        small = (path for path, size in self.sizes.items() if size < budget.small)
+        # Each look at deleted rows, and at a footer, takes a read: only files that would be taken get one.
+        candidates = (self.candidate(path) for path in small if self.unreadable(path) is None)
+        groups = choose(candidates, budget, lambda path: self.immovable(path) is None)
         return Rewritable(groups, files=len(self.sizes))
 
     def of_compaction(self, target: int, spec: int, sort_order: int | None = None) -> Rewritable:

@@ -218,7 +218,7 @@ class SettingArguments(TypedDict, total=False):
         flag=Flag("Add where each row came from as column _source: some of file, line, topic, partition, offset, batch, time.", "NAMES"),
     )]
     compact: Annotated[Literal["auto", "off"], Setting(
-        about="Whether a batch is followed by a compaction of small files: `auto`, which Iceberg tables have that a capture makes, or `off`.",
+        about="Whether a batch is followed by a compaction of small files: `auto`, which tables have that a capture makes, or `off`.",
         default="off",
         flag=Flag("Compact small files behind batches (auto), or never (off). [default: the table's; auto if a capture makes it]"),
     )]

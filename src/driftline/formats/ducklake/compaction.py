@@ -18,7 +18,7 @@ from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.base import Moved
 from driftline.formats.ducklake.files import DataFile, Storage
-from driftline.formats.ducklake.rows import COMMIT_ID
+from driftline.formats.ducklake.rows import COMMIT_ID, TableCommit
 from driftline.formats.ducklake.scan import inlined_deletes, own_mappings
 from driftline.formats.ducklake.seen import snapshot_properties
 from driftline.formats.ducklake.sizes import TARGET, target_of
@@ -139,6 +139,16 @@ class GroupRewrite:
             with self._storage.open(file.delete) as stream:
                 dead |= read_positions(stream)
         return replace(file.candidate, dead=dead)
+
+
+def number_of_files(connection: Connection, intent: TableCommit) -> int:
+    """The number of data files of a table that a commit has changed."""
+    row = connection.one(
+        "SELECT count(*) FROM meta.ducklake_data_file f JOIN meta.ducklake_table t ON t.table_id = f.table_id "
+        "WHERE f.end_snapshot IS NULL AND t.end_snapshot IS NULL AND CAST(t.table_uuid AS VARCHAR) = ?",
+        [intent.uuid if intent.base is None else intent.base.uuid],
+    )
+    return 0 if row is None else int(row[0])
 
 
 def _live_files(

@@ -41,6 +41,7 @@ class DuckLakeTable(CatalogTable):
     """
 
     blank = Definition(format_version=FORMAT)
+    can_compact = True
 
     def __init__(self, spark: SparkSession | None, catalog: CatalogDatabase, name: str) -> None:
         self.handle = DuckLakeHandle(catalog, name, spark)

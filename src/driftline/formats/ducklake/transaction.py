@@ -33,6 +33,7 @@ from driftline.core.schema.types import (
     Primitive,
     Schema,
 )
+from driftline.core.settings.declarations import property_of
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import (
     Added,
@@ -48,6 +49,7 @@ from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.compaction import (
     GroupRewrite,
     identified,
+    number_of_files,
     only_in_tasks,
     without_ids,
 )
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
+_COMPACT = property_of("compact")
 # Whose text as a partition value is DuckDB's own.
 _PRINTED_OTHERWISE = (TIMESTAMP, TIMESTAMP_NTZ, BINARY)
 
@@ -230,6 +233,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._found: RowDeletes | None = None  # rows looked up by key
         self._deletes: DeletesTable | None = None  # those that are remembered
         self._rewrite: GroupRewrite | None = None  # files that are written anew
+        self._total = 0  # files of the table behind the commit
 
     @classmethod
     def on(cls, table: DuckLakeHandle, state: State) -> DuckLakeTransaction:
@@ -264,7 +268,7 @@ class DuckLakeTransaction(UpkeepTransaction):
     @property
     def written(self) -> Added:
         """The data files that the transaction has written."""
-        return Added(len(self._intent.files), sum(file.size for file in self._intent.files))
+        return Added(len(self._intent.files), sum(file.size for file in self._intent.files), self._total)
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Apply the changes; new columns get ids beyond ``after``. Raises DataError for an impossible one."""
@@ -475,10 +479,20 @@ class DuckLakeTransaction(UpkeepTransaction):
         intents, message = [part._intent for part in parts], self._message()
         if self._deletes is not None and self._deletes.commit is not None:
             intents.append(self._deletes.commit)
+
+        def work(connection: Connection) -> int:
+            """Write the snapshot; returns its id."""
+            snapshot = commit(connection, intents, message)
+            for part in parts:
+                # Only where somebody asks: each statement costs every batch.
+                if part._intent.properties_after.get(_COMPACT) == "auto":
+                    part._total = number_of_files(connection, part._intent)
+            return snapshot
+
         self._set_visible(None)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
             snapshot = self.table.catalog.write(
-                lambda connection: commit(connection, intents, message),
+                work,
                 partial(landed, message=message),
                 chain.from_iterable(intent.new_files for intent in intents),
             )
