@@ -60,6 +60,7 @@ def test_a_sibling_without_a_live_value_goes_in_one_commit_that_undo_takes_back(
 ) -> None:
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     drifted(table, file)
+    table.view()
     before, batches, rows = table.state(), table.stats().batches, sizes(table)
     dry = table.compact(drop_unused=True, dry_run=True)
     assert table.state() == before
@@ -70,6 +71,7 @@ def test_a_sibling_without_a_live_value_goes_in_one_commit_that_undo_takes_back(
         "price_date": "the next date of price goes to the columns that remain",
         "size_record": "the next struct<x: long> of size makes size_record struct<x: long>, empty in the rows before",
     }
+    assert told["notes"] == [f"view {table_name}_settled was made again"]
     assert sizes(table) == ROWS
     assert [entry.by for entry in table.history().entries][-1] == "compact"
     assert table.stats().batches == batches

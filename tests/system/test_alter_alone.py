@@ -112,14 +112,17 @@ def test_clean_starts_no_java(lake: Path, alone: Commands) -> None:
     argv = ("clean", "--older-than", "0")
 
     young = alone.run(lake, "clean")
+    left = alone.run(lake, "clean", "--dry-run")
     listed = alone.run(lake, *argv, "--dry-run", "--json")
     assert orphan.exists()
     done = alone.run(lake, *argv)
 
     assert young == Done(0, "0 files deleted, 0 bytes\n", "")
+    line = "left: 1 file younger than 24 hours, which a batch may have yet to commit\n"
+    assert left == Done(0, f"0 files to delete, 0 bytes\n{line}", "")
     assert (listed.code, listed.err) == (0, "")
     files = [{"path": f"file:{orphan}", "size": 7}]
-    assert json.loads(listed.out) == {"deleted": False, "files": files, "dropped": []}
+    assert json.loads(listed.out) == {"deleted": False, "files": files, "younger": 0, "dropped": []}
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("1 file deleted, 7 bytes\n")
     assert set(data.rglob("*.parquet")) == before

@@ -127,10 +127,14 @@ class DroppedFolderJson(TypedDict):
 
 
 class CleanedJson(TypedDict):
-    """The files that were deleted, or would be, and those of dropped tables."""
+    """The files that were deleted, or would be, and those of dropped tables.
+
+    ``younger``: the number of files that stay for their age; null: not counted, as without a dry run.
+    """
 
     deleted: bool
     files: list[CleanedFileJson]
+    younger: int | None
     dropped: list[DroppedFolderJson]
 
 
@@ -153,16 +157,20 @@ def clean(
     folders = context.obj.dropped(delete=dropped and not dry_run)
     with Progress() as progress:
         progress.phase(looking := "looking for files that no snapshot has")
+        find = context.obj.clean
         try:
-            orphans = context.obj.clean(older_than, dry_run=dry_run)
+            orphans = find(older_than, dry_run=dry_run)
         except NeedsSpark:
-            lake = context.obj.open(progress, must_exist=True, writes=True)
+            find = context.obj.open(progress, must_exist=True, writes=True).clean
             progress.phase(looking)
-            orphans = lake.clean(older_than, dry_run=dry_run)
+            orphans = find(older_than, dry_run=dry_run)
+        # To look once more takes as long, so a run that deletes does without.
+        younger = max(len(find(0, dry_run=True)) - len(orphans), 0) if dry_run else None
     if json:
         cleaned: CleanedJson = {
             "deleted": not dry_run,
             "files": [{"path": f.path, "size": f.size} for f in orphans],
+            "younger": younger,
             "dropped": [
                 as_json(DroppedFolderJson, f, held=f.is_held, deleted=dropped and not (dry_run or f.is_held))
                 for f in folders
@@ -175,9 +183,16 @@ def clean(
         [
             *(printable(f.path) for f in orphans),
             f"{counted(len(orphans), 'file')} {action}, {sum(f.size for f in orphans):,} bytes",
+            *([_younger(younger, older_than)] if younger else []),
             *(printable(_dropped(f, action if dropped else "--dropped deletes them")) for f in folders),
         ]
     )
+
+
+def _younger(files: int, hours: float) -> str:
+    """The line about files that are left for their age."""
+    age = "an hour" if hours == 1 else f"{hours:g} hours"
+    return f"left: {counted(files, 'file')} younger than {age}, which a batch may have yet to commit"
 
 
 def _dropped(folder: DroppedFolder, fate: str) -> str:
