@@ -36,6 +36,7 @@ SAMPLE = [
     ("sqlite", "ingest by key", Mode.FREEZE, 0.6),
     ("duckdb", "ingest", Mode.FREEZE, 0.97),
     ("duckdb", "alter", Mode.FREEZE, 0.5),
+    ("duckdb", "compact", Mode.FREEZE, 0.9),
     ("duckdb", "capture by key", Mode.FULL, 0.04),
     # In its commit, and where it deletes what nothing names any more.
     pytest.param("iceberg", "relocate", Mode.FULL, 0.835, marks=pytest.mark.nightly),

@@ -8,8 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from driftline.errors import UsageError
 from driftline.formats.base import UnknownError
@@ -17,11 +19,12 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.iceberg import transaction as committing
 from driftline.keys import anew
 from driftline.lake import Lake, Table
-from lake.ducklake_peer import run, same
-from lake.formats import database
+from lake.ducklake_peer import peer, run, same
+from lake.formats import database, ducklake_at
 from lake.test_keyed import SETTINGS, put
 from lake.test_task_files import files_of
 from lake.test_worn_files import live_files
+from servers.postgres import Postgres
 
 
 @pytest.fixture(autouse=True)
@@ -266,3 +269,23 @@ def test_duckdb_reads_the_same_rows_by_id_of_drifted_files_and_of_snapshots_befo
     table.ingest(put(file, [{"id": 60, "seq": 9}]), again=True)
     ids = [row for (row,) in run(ducklake, f"SELECT rowid FROM lk.{table_name}")]
     assert len(ids) == len({*ids}) == len(before)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("limit", [0, 100], ids=["in a file", "in the catalog"])
+def test_a_delete_by_duckdb_that_began_before_a_compaction_does_not_commit_beside_it(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path, limit: int
+) -> None:
+    catalog = CatalogDatabase.of(postgres.database(), tmp_path / "lake")
+    table = ducklake_at(spark, catalog).table("shop.orders")
+    fill(table, tmp_path / "rows.jsonl", {})
+    with peer(catalog) as connection:
+        connection.execute(f"CALL lk.set_option('data_inlining_row_limit', {limit})")
+        connection.execute("BEGIN").execute("DELETE FROM lk.shop.orders WHERE id = 3")
+        assert table.compact().commits == 1
+        with pytest.raises(duckdb.Error, match="conflict"):
+            connection.execute("COMMIT")
+        connection.execute("BEGIN").execute("INSERT INTO lk.shop.orders (id) VALUES (99)")
+        table.ingest([{"id": n} for n in range(100, 103)])
+        connection.execute("COMMIT").execute("DELETE FROM lk.shop.orders WHERE id = 3")
+    assert (table.read().where("id = 3").count(), table.read().where("id = 99").count()) == (0, 1)

@@ -240,9 +240,11 @@ def _table(
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:
         add_files(connection, head, intent, table)
-    if intent.compacts:  # DuckDB's own word: its writers see that rows have not changed, but their files
+    if intent.compacts:
         head.changes_made.append(f"rewrite_delete:{table.id}")
-    elif intent.files:
+    # Deletes of DuckDB's that the catalog keeps look for rows that were added meanwhile, not for compactions:
+    # one that began before would delete from a file that is gone, and its rows would be back.
+    if intent.files or intent.compacts:
         head.changes_made.append(f"inserted_into_table:{table.id}")
     has_rows = intent.files or intent.dropped or intent.removes or intent.reverts is not None
     if now.exists and (schema_changes or not has_rows):

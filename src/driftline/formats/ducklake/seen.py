@@ -114,9 +114,8 @@ def brought(table: int, changes_made: str, batch: object, *, rewritten: bool) ->
     changes = changes_made.split(",")
     # A batch of changes by key deletes rows of older files, and has none of them in its own.
     by_key = batch is not None and not rewritten
-    return f"inserted_into_table:{table}" in changes and (
-        by_key or f"deleted_from_table:{table}" not in changes
-    )
+    moves = f"rewrite_delete:{table}" in changes or (not by_key and f"deleted_from_table:{table}" in changes)
+    return f"inserted_into_table:{table}" in changes and not moves
 
 
 def forget_note(connection: Connection, table: int, snapshot: int | None = None) -> None:
