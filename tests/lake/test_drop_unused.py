@@ -14,9 +14,10 @@ from driftline.formats.ducklake.alteration import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.keys import remembered as memory
 from driftline.lake import Lake, Table
 from lake.formats import database
-from lake.test_keyed import put
+from lake.test_keyed import SETTINGS, put, remembered
 
 KEYED = {"key": "id"}
 ROWS, OLD, OBJECT = [(1, 1), (2, 2)], [(1, 1, None), (2, 2, None)], {"x": 7}
@@ -161,3 +162,42 @@ def test_columns_without_a_value_that_stay_are_told_with_the_reason(
     assert kept.pop("size_string") == "a person made or changed it"
     branched = dict.fromkeys(["price_date"], "branch kept was written with it")
     assert kept == (branched if database(lake) is None else {})
+
+
+def test_remembered_deletes_past_their_time_go_in_the_same_commit_and_younger_ones_still_count(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, file, day = lake.table(table_name), tmp_path / "in.jsonl", 86_400
+    settings = {**SETTINGS, "delete_memory": "3d"}
+    bring(table, file, *({"id": i, "seq": 1, "size": i} for i in range(4)), **settings)
+    bring(table, file, {"id": 1, "seq": 2, "size": {"x": 1}}, {"id": 0, "seq": 5, "op": "d"})
+    bring(table, file, {"id": 1, "seq": 3, "size": 5})
+    entries = len(table.history().entries)
+    with monkeypatch.context() as later:
+        later.setattr(memory.time, "time", lambda now=memory.time.time: now() + 2 * day)
+        bring(table, file, {"id": 2, "seq": 5, "op": "d"})
+        assert table.compact(drop_unused=True, dry_run=True).unused.forgotten == 0
+        later.setattr(memory.time, "time", lambda now=memory.time.time: now() + 2 * day)
+        assert table.compact(drop_unused=True, dry_run=True).unused.forgotten == 1
+        compacted = table.compact(drop_unused=True)
+        assert (compacted.unused.forgotten, len(remembered(table))) == (1, 1)
+        assert [column.path for column in compacted.unused.dropped] == [("size_record",)]
+        assert len(table.history().entries) == entries + 1
+        assert table.compact(drop_unused=True).unused.forgotten == 0
+    assert table.ingest([{"id": 2, "seq": 4, "size": 2}]).to_dict()["late"] == 1
+    assert "size_record" in table.undo().undone
+
+
+def test_deletes_past_their_time_go_where_no_column_does_and_history_tells_of_no_change(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    bring(table, file, {"id": 1, "seq": 1}, {"id": 2, "seq": 1}, **SETTINGS, delete_memory="1d")
+    bring(table, file, {"id": 1, "seq": 5, "op": "d"})
+    before = table.history().to_dict()
+    with monkeypatch.context() as later:
+        later.setattr(memory.time, "time", lambda now=memory.time.time: now() + 2 * 86_400)
+        assert table.compact(drop_unused=True).unused.forgotten == 1
+    assert (table.history().to_dict(), remembered(table)) == (before, [])
+    assert table.undo(yes=True).batch is not None
+    assert table.read().count() == 2

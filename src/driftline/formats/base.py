@@ -503,11 +503,17 @@ class Alteration(Protocol):
         """Count the rows in which the column is null; the commit fails if others write meanwhile."""
         ...
 
-    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> Draft:
+    def outdated_deletes(self, span: int) -> int:
+        """Count the deletes that the table has remembered for longer than ``span`` seconds."""
+        ...
+
+    def change(
+        self, after: Definition, record: Mapping[str, str], *, pinned: bool = False, span: int | None = None
+    ) -> Draft:
         """Draft the table with the definition ``after``, and store the ``record`` in it.
 
-        ``pinned``: it commits only if nobody has changed the table since, even by rows alone.
-        Raises DataError if that is impossible.
+        ``pinned``: it commits only if nobody has changed the table since, even by rows alone. ``span``:
+        deletes that it has remembered for more seconds are forgotten. Raises DataError if that is impossible.
         """
         ...
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class CompactedJson(TypedDict):
     """A `Compacted`, in JSON. ``left``: the number of files that stay as they are, by the reason.
 
-    ``kept``: the reasons for columns without a value to stay, by path.
+    ``kept``: the reasons for columns without a value to stay, by path; ``forgotten_deletes``: the number of
+    remembered deletes that were past their time.
     """
 
     table: str
@@ -40,6 +41,7 @@ class CompactedJson(TypedDict):
     left: dict[str, int]
     dropped: list[UnusedColumnJson]
     kept: dict[str, str]
+    forgotten_deletes: int
     notes: list[str]
     done: bool
 
@@ -73,9 +75,14 @@ class Compacted(Shown):
     def to_dict(self) -> CompactedJson:
         """The form that JSON output has."""
         kept = {dotted(path): reason for path, reason in self.unused.kept.items()}
-        dropped = self.unused.dropped
         return as_json(
-            CompactedJson, self, left=dict(self.left), dropped=dropped, kept=kept, done=self.is_done
+            CompactedJson,
+            self,
+            left=dict(self.left),
+            dropped=self.unused.dropped,
+            kept=kept,
+            forgotten_deletes=self.unused.forgotten,
+            done=self.is_done,
         )
 
 

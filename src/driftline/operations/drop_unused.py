@@ -62,10 +62,12 @@ class Unused:
     Attributes:
         dropped: those that were dropped, or would be.
         kept: the reasons for others to stay, by path; those alone are looked at whose metadata say enough.
+        forgotten: the number of remembered deletes that were past their time.
     """
 
     dropped: tuple[UnusedColumn, ...] = ()
     kept: Mapping[Path, str] = field(default_factory=dict)
+    forgotten: int = 0
 
 
 def drop_unused(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], None]) -> Unused:
@@ -84,8 +86,9 @@ def _drop_unused(table: CatalogTable, counter: ColumnCounter, *, dry_run: bool) 
     before = alteration.before
     settings = from_properties(before.properties)
     columns = drift_columns(before, settings, _needed(table, before))
-    if not columns:
-        return Unused()
+    key = settings.row_key
+    span = key.delete_memory if key is not None and key.remembers else None
+    forgotten = 0 if span is None else alteration.outdated_deletes(span)
     stated = _Stated(table, before.schema, columns)
     free = [column for column in columns if not column.needed]
     counts = counter.hidden(before.schema, [column.path for column in free], stated.counts)
@@ -95,9 +98,10 @@ def _drop_unused(table: CatalogTable, counter: ColumnCounter, *, dry_run: bool) 
     kept |= {c.path: "a struct needs a field" for c in empty if _is_spared(c, unused)}
     drops = [DropColumn(column.path) for column in unused]
     after = replace(before, schema=apply(before.schema, drops))
-    outcome = Unused(tuple(_described(before, after, column) for column in unused), kept)
-    if unused and not dry_run:
-        alteration.change(after, of_compact("--drop-unused"), pinned=True).commit()
+    outcome = Unused(tuple(_described(before, after, column) for column in unused), kept, forgotten)
+    if (unused or forgotten) and not dry_run:
+        record = of_compact("--drop-unused") if unused else {}  # which tells of a change of the definition
+        alteration.change(after, record, pinned=True, span=span).commit()
     return outcome
 
 

@@ -147,6 +147,9 @@ def compacted(result: Compacted) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(column.then), "dim"), 6, 6)
     for path, reason in result.unused.kept.items():
         yield Hanging(Text(clean(f"kept: {dotted(path)}, without a value: {reason}"), "dim"), 2, 6)
+    if count := result.unused.forgotten:
+        verb = "forgotten" if result.is_done else "to forget"
+        yield Hanging(Text(f"{verb}: {counted(count, 'delete')} remembered for longer than its time"), 2, 6)
     for note in result.notes:
         yield Hanging(Text(clean(note)), 2, 6)
     if not result.is_done:

@@ -103,10 +103,35 @@ class DuckLakeAlteration:
         assert snapshot is not None
         return self.table.catalog.read(lambda connection: _nulls(connection, table.id, snapshot, column))
 
-    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> DuckLakeDraft:
+    def outdated_deletes(self, span: int) -> int:
+        """Count the deletes that the table has remembered for longer than ``span`` seconds."""
+        forgets = self._outdated(span)
+        return 0 if forgets is None else forgets[1]
+
+    def _outdated(self, span: int) -> tuple[TableCommit, int] | None:
+        from driftline.formats.ducklake.deletes_table import outdated  # late: for a key alone
+
+        name, uuid = self.table.name, self.state.uuid
+        return self.table.catalog.read(lambda connection: outdated(connection, name, uuid, span))
+
+    def change(
+        self,
+        after: Definition,
+        record: Mapping[str, str],
+        *,
+        pinned: bool = False,
+        span: int | None = None,
+    ) -> DuckLakeDraft:
         """Draft the table ``after``, in one snapshot with the properties of ``record``.
 
-        ``pinned``: only if nobody has written rows since. Raises DataError if DuckLake has no such thing.
+        Args:
+            after: the future definition.
+            record: properties that tell of the change.
+            pinned: only if nobody has written rows since.
+            span: deletes that the table has remembered for more seconds are forgotten.
+
+        Raises:
+            DataError: DuckLake has no such thing.
         """
         rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
         for key in after.sort:
@@ -117,6 +142,8 @@ class DuckLakeAlteration:
                     check(key, after.schema, rows, self.table.name)
         draft = DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
         draft.pinned = pinned
+        forgets = None if span is None else self._outdated(span)
+        draft.forgets = () if forgets is None else forgets[:1]
         return draft
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
@@ -146,6 +173,7 @@ class DuckLakeDraft:
         self.warnings: Sequence[str] = ()
         self.pinned = False
         self.reverts: int | None = None
+        self.forgets: tuple[TableCommit, ...] = ()
         self._layout = layout
         self._from = alteration
         self._record = record
@@ -172,7 +200,7 @@ class DuckLakeDraft:
             message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], extra)
             intent.deletes, intent.returning, intent.reverts = deletes, returning, self.reverts
             self.table.catalog.write(
-                lambda connection: commit(connection, [intent], message),
+                lambda connection: commit(connection, [intent, *self.forgets], message),
                 partial(landed, message=message),
                 intent.new_files,
             )

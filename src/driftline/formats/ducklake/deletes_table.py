@@ -19,7 +19,15 @@ from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.files import DataFile, Storage, describe
 from driftline.formats.ducklake.rows import TableCommit
-from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState, find, latest, state_of
+from driftline.formats.ducklake.snapshot import (
+    DELETES_OF,
+    DELETES_SUFFIX,
+    LIVE,
+    LakeState,
+    find,
+    latest,
+    state_of,
+)
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested
 from driftline.keys.remembered import latest as latest_of
@@ -44,6 +52,34 @@ _SCHEMA = Schema(
     )
 )
 _ENDLESS = 2**62  # bytes: no file is divided
+
+
+def outdated(
+    connection: Connection, name: str, uuid: str | None, span: int
+) -> tuple[TableCommit, int] | None:
+    """The commit that forgets what the table ``name`` has remembered for longer than ``span`` seconds.
+
+    Returns it with the number of these deletes; None if there are none. ``uuid``: of the table.
+    """
+    snapshot = latest(connection)
+    table = find(connection, name + DELETES_SUFFIX, snapshot)
+    if table is None:
+        return None
+    state = state_of(connection, table, snapshot)
+    rows = connection.rows(
+        "SELECT path, file_size_bytes, record_count FROM meta.ducklake_data_file "
+        f"WHERE table_id = ? AND CAST(path_is_relative AS BOOLEAN) AND {LIVE}",
+        [table.id, snapshot, snapshot],
+    )
+    counts = {str(path): int(count) for path, _, count in rows}
+    listed = (MemoryFile.of(str(path), int(size)) for path, size, _ in rows)
+    paths = tuple(file.path for file in Tidying.of(listed, time.time(), span).outdated)
+    if not paths or state.properties.get(DELETES_OF) != uuid:
+        return None
+    forgets = TableCommit(
+        name + DELETES_SUFFIX, state, state.schema, table.folder, pinned=True, dropped=paths
+    )
+    return forgets, sum(counts[path] for path in paths)
 
 
 class DeletesTable:

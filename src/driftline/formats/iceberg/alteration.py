@@ -187,16 +187,41 @@ class IcebergAlteration:
         except Exception as error:  # whatever is wrong with a file, Spark reports it
             raise NeedsSpark(f"the manifests of {table.name}") from error
 
-    def change(self, after: Definition, record: Mapping[str, str], *, pinned: bool = False) -> IcebergDraft:
+    def outdated_deletes(self, span: int) -> int:
+        """Count the deletes that the table has remembered for longer than ``span`` seconds."""
+        from driftline.formats.iceberg.row_delta import outdated_files  # late: for a key alone
+
+        return sum(int(file.recordCount()) for file in outdated_files(self._java, span))
+
+    def change(
+        self,
+        after: Definition,
+        record: Mapping[str, str],
+        *,
+        pinned: bool = False,
+        span: int | None = None,
+    ) -> IcebergDraft:
         """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
 
-        ``pinned``: as every draft is, which replaces one version. Raises DataError if Iceberg refuses.
+        Args:
+            after: the future definition.
+            record: properties that tell of the change.
+            pinned: as every draft is, which replaces one version.
+            span: deletes that the table has remembered for more seconds are forgotten.
+
+        Raises:
+            DataError: Iceberg refuses.
         """
         check_head(self.table, self._java)
         if after.schema.struct != self.before.schema.struct:
             metrics = metrics_of_all(after.schema, after.properties)
             after = replace(after, properties={**after.properties, **metrics})
-        return self._draft(after, record, self._update_schema)
+        if span is None:
+            return self._draft(after, record, self._update_schema)
+        from driftline.formats.iceberg.row_delta import outdated_files  # late: for a key alone
+
+        files = outdated_files(self._java, span)
+        return self._draft(after, record, self._update_schema, lambda java: _forget(java, files))
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """Draft with the very schema of ``after``: dropped columns return with their ids and values."""
@@ -223,8 +248,7 @@ class IcebergAlteration:
         def roll_back(transaction: Any) -> None:
             """Make the snapshot before the current one, and forget what the batch deleted."""
             transaction.manageSnapshots().rollbackTo(int(before)).commit()
-            if deletes is not None:
-                transaction.newDelete().deleteFile(deletes).toBranch(DELETES_BRANCH).commit()
+            _forget(transaction, [] if deletes is None else [deletes])
 
         draft = self._draft(after, record, self._replace_schema, roll_back)
         draft.snapshot = int(before)
@@ -358,6 +382,15 @@ class IcebergDraft:
         )
         new = self._before.properties.get(LAST_CHANGES) != properties.get(LAST_CHANGES)
         return present == self.definition or (new and is_noted(present.properties, properties))
+
+
+def _forget(transaction: Any, files: Sequence[Any]) -> None:
+    """Take files of remembered deletes out of their branch."""
+    if files:
+        update = transaction.newDelete()
+        for file in files:
+            update.deleteFile(file)
+        update.toBranch(DELETES_BRANCH).commit()
 
 
 def _by_ids_of(drafted: Definition, after: Definition) -> Definition:

@@ -504,6 +504,16 @@ class DeletesBranch:
         self.snapshots.append(self._java.table().snapshot(DELETES_BRANCH))
 
 
+def outdated_files(table: Any, span: int) -> list[Any]:
+    """Java's objects of the files with deletes that were remembered more than ``span`` seconds ago."""
+    if not table.refs().containsKey(DELETES_BRANCH):
+        return []
+    planned = items(table.newScan().useRef(DELETES_BRANCH).planFiles())
+    files = {str(file.location()): file for file in (task.file() for task in planned)}
+    listed = (MemoryFile.of(path, int(file.fileSizeInBytes())) for path, file in files.items())
+    return [files[file.path] for file in Tidying.of(listed, time.time(), span).outdated]
+
+
 def remembered_file(table: Any, snapshot: Any) -> Any | None:
     """Java's object of the file with the deletes that a snapshot remembered; None if it has gone."""
     path = snapshot.summary().get(REMEMBERED)
