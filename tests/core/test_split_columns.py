@@ -14,7 +14,7 @@ from driftline.core.schema.naming import mark
 from driftline.core.schema.types import BOOLEAN, LONG, STRING, TIMESTAMP, Field, List, Map, Path, Struct, Type
 from driftline.errors import UsageError
 from driftline.ingest.pattern import Pattern
-from driftline.operations.split_columns import _ValueCounter, cut_columns, filled, key_sql
+from driftline.operations.split_columns import ValueCounter, cut_columns, filled, key_sql
 
 INNER = Struct((Field("x", LONG, required=True), Field("y", STRING, doc="a note")))
 TABLE = Struct(
@@ -64,7 +64,7 @@ def values(value: Any, type_: Type, path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize(("first", "count"), [(0, 4), (1, 3), (2, 1)])
 def test_values_are_counted_by_table_also_in_parts_of_arrays(first: int, count: int) -> None:
-    tables, counter = [0, 1, 0, -1], _ValueCounter(2)
+    tables, counter = [0, 1, 0, -1], ValueCounter(2)
     for f in TABLE.fields:
         column = pa.array([row[f.name] for row in ROWS], TYPES[f.name]).slice(first, count)
         counter.count(column, f.type, (f.name,), np.array(tables)[first : first + count])

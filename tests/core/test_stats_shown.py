@@ -13,6 +13,7 @@ from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.errors import UsageError
 from driftline.ingest.route import Route
+from driftline.ingest.split_by_field import SplitByField
 from driftline.report.page import INDEX, page, pages
 from driftline.report.stats_text import bar, lake, of_pattern, percent, spark, stats
 from driftline.sql.lost import WaitingValues
@@ -222,6 +223,16 @@ def test_the_page_asks_the_network_for_nothing():
 
 def test_the_page_is_the_same_for_the_same_statistics():
     assert page(small()) == page(small())
+
+
+def test_the_field_that_would_split_the_table_stands_with_its_command():
+    split = SplitByField(("a", "b.c"), 58, 140, 0.043, 5000)
+    told = " ".join(" ".join(text(replace(small(), split=split))).split())
+    command = "split driftline split shop.orders --by 'a.`b.c`'"
+    assert (
+        f"{command} would make 58 tables of 140 columns (median), with 4% of the cells, by 5,000 of its rows"
+        in told
+    )
 
 
 def by_event(name: str, *values: str, namespace: str = "hooks", **more):

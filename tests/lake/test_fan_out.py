@@ -18,6 +18,7 @@ import pytest
 from driftline.errors import DataError, UsageError
 from driftline.ingest import attempts, pipeline
 from driftline.ingest.fan_out import FanOutError
+from driftline.ingest.split_by_field import SplitByField
 from driftline.lake import Lake, Table
 from driftline.sources.opening import opened
 
@@ -375,5 +376,27 @@ def test_the_plan_of_one_table_names_the_pattern_that_would_split_it(
     file = write(tmp_path / "a.jsonl", kinds)
     table = lake.table(f"{space}.all")
     split = f"the pattern {space}.{{kind}} would make 3 tables of 13 columns (median), with 35% of the cells"
-    assert any(hint.startswith(split) for hint in table.ingest(file, dry_run=True).hints)
+    hints = [hint for hint in table.ingest(file, dry_run=True).hints if hint.startswith(split)]
+    assert len(hints) == 1 and "driftline split" not in hints[0]
     assert not any("the pattern" in hint for hint in table.ingest(file).hints)
+    (hint,) = (hint for hint in table.ingest(file, dry_run=True, again=True).hints if hint.startswith(split))
+    assert hint.endswith(f"`driftline split {table.name} --by kind` makes them of rows that are there")
+
+
+def test_the_statistics_of_one_table_name_the_field_that_would_split_it(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    kinds = [json.dumps({"kind": kind, **{f"{kind}{n}": 1 for n in range(12)}}) for kind in "abc" * 80]
+    table = lake.table(f"{space}.all")
+    table.ingest(write(tmp_path / "few.jsonl", kinds[:150]))
+    assert table.stats().split is None
+    table.ingest(write(tmp_path / "more.jsonl", kinds[150:]))
+    split = SplitByField(("kind",), 3, 13, 13 / 37, 240)
+    assert table.stats().split == split == table.stats(exact=True).split
+    assert f"driftline split {table.name} --by kind would make 3 tables" in " ".join(
+        repr(table.stats()).split()
+    )
+    table.ingest(
+        write(tmp_path / "full.jsonl", [json.dumps({f"{k}{n}": 1 for k in "abc" for n in range(12)})] * 240)
+    )
+    assert table.stats().split is None

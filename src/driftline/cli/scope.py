@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from driftline.formats.lakes import DroppedFolder, OfflineTable, Orphan
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
+    from driftline.stats import Stats
     from driftline.verify import Verdict
 
 
@@ -263,6 +264,14 @@ class Invocation:
         self._must_exist()
         self.must_have(table)
         return by_duckdb(embedded, table)
+
+    def naming_split(self, measured: Stats, offline: OfflineTable) -> Stats:
+        """The statistics of a table that were read without Spark, with the field that would split it best."""
+        from driftline.stats.split import rows_by_duckdb, split_of  # late: the other commands do without
+
+        assert self._embedded is not None
+        rows = rows_by_duckdb(self._embedded, offline.name)
+        return replace(measured, split=split_of(measured, offline.load(), rows))
 
     def verify(self, table: str, files: Sequence[str], kind: str, *, exactly: bool) -> Verdict:
         """Check a small table against small files without Java. Raises NeedsSpark where that takes Spark."""

@@ -150,7 +150,10 @@ def _offline(scope: Invocation, table: str, *, over_time: bool) -> Stats | None:
     from driftline.stats.build import stats  # late: the other commands do without
 
     offline = scope.offline(table)
-    return None if offline is None else stats(offline, over_time=over_time)
+    measured = None if offline is None else stats(offline, over_time=over_time)
+    if offline is None or measured is None:
+        return None
+    return scope.naming_split(measured, offline)
 
 
 def _write(file: Path, text: str) -> int:

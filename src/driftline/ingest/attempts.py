@@ -240,9 +240,10 @@ class Attempts:
             ended = run.dry_run()
         finally:
             self.scan, self.observed = run.scan, run.observed
-        source = self.batch.source
-        split = advice(source, run.settings, self.batch.table.name) if isinstance(source, JsonFiles) else ()
-        return replace(ended, hints=(*ended.hints, *notes, *split))
+        source, hints = self.batch.source, [*ended.hints, *notes]
+        if isinstance(source, JsonFiles):
+            hints += advice(source, run.settings, self.batch.table.name, exists=run.state.exists)
+        return replace(ended, hints=tuple(hints))
 
     def _prepare(self) -> Ready:
         run, notes = self._begun()

@@ -52,7 +52,10 @@ from driftline.runtime.shown import Shown, shows
 from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
 from driftline.sources.spooled import leftovers
+from driftline.stats import Stats, stats
+from driftline.stats.build import stats as offline_stats
 from driftline.stats.lake import LakeStats
+from driftline.stats.split import rows_by_duckdb, rows_by_spark, split_of
 from driftline.ui.notebook import NotebookPage, NotebookServers
 
 __all__ = ["DEFAULT", "Lake", "PatternTables", "Table", "TableSchema"]
@@ -253,10 +256,31 @@ class Lake(Shown):
     ) -> LakeStats:
         """The statistics of some tables."""
         tables = (
-            self.table(name).stats(exact=exact, over_time=over_time, progress=_about(name, progress))
-            for name in names
+            self._stats_of(self.table(name), exact, over_time, _about(name, progress)) for name in names
         )
         return LakeStats(self.warehouse or self.catalog, tuple(tables))
+
+    def _stats_of(
+        self,
+        table: Table,
+        exact: bool,
+        over_time: bool,
+        progress: Callable[[str], None],
+        *,
+        names_split: bool = False,
+    ) -> Stats:
+        """The statistics of a table, without Spark if that is possible.
+
+        ``names_split``: with the field that would split it best.
+        """
+        offline = self.embedded.table(table.name) if self.embedded is not None and not exact else None
+        measured = offline_stats(offline, over_time=over_time) if offline else None
+        if self.embedded is not None and offline is not None and measured is not None:
+            rows, state = rows_by_duckdb(self.embedded, table.name), offline.load
+        else:
+            measured = stats(table.format, exact=exact, over_time=over_time, progress=progress)
+            rows, state = rows_by_spark(table.format), table.format.load
+        return replace(measured, split=split_of(measured, state(), rows)) if names_split else measured
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; its first ingest creates it."""

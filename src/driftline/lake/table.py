@@ -59,8 +59,7 @@ from driftline.sources.files import expand
 from driftline.sources.frames import core_struct
 from driftline.sources.inputs import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
-from driftline.stats import Stats, stats
-from driftline.stats.build import stats as offline_stats
+from driftline.stats import Stats
 from driftline.ui.notebook import NotebookPage
 from driftline.verify import Verdict
 from driftline.verify.embedded import check_small
@@ -542,10 +541,7 @@ class Table(Shown):
         what the page shows by batch and date. ``progress`` is called with the name of each step.
         Raises UsageError if the table does not exist.
         """
-        offline = self.lake.embedded.table(self.name) if self.lake.embedded and not exact else None
-        measured = offline_stats(offline, over_time=over_time) if offline else None
-        if measured is None:
-            measured = stats(self.format, exact=exact, over_time=over_time, progress=progress)
+        measured = self.lake._stats_of(self, exact, over_time, progress, names_split=True)
         return measured.only(*paths) if paths else measured
 
     def schema(self) -> TableSchema:

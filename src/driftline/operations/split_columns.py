@@ -1,4 +1,4 @@
-"""The columns of a split: SQL for what names a row's table, and the values of each column by table."""
+"""The columns of a split: SQL for what names a row's table, each one's values, and what splits best."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.convert.spark import from_spark
 from driftline.convert.types import DEEPEST
 from driftline.core.schema.naming import nearest, struct_by_key
-from driftline.core.schema.types import STRING, Field, List, Map, Path, Primitive, Struct, Type
+from driftline.core.schema.types import STRING, Field, List, Map, Path, Primitive, Schema, Struct, Type
 from driftline.core.support import deep_recursion
 from driftline.errors import UsageError
+from driftline.ingest import split_by_field
 from driftline.ingest.pattern import Pattern, Values, text_of
 from driftline.sql.quoting import each, literal, name, variable
 from driftline.tasks.run import Reported, SetAside, numbered
@@ -35,6 +37,8 @@ _READ_AS = {
     **dict.fromkeys(("int", "long", "decimal"), _EXACT),
     **dict.fromkeys(("float", "double"), _FLOAT),
 }
+_NAMING = frozenset(["string", "boolean", "int", "long", "date"])  # whose values name tables
+_AT_ONCE = 500  # rows whose cells are looked at together
 _KEY = "k"  # the first column of the rows to be counted
 
 Counts = Mapping[Path, int]  # of values by column, elements and keys too; those of the empty path are rows
@@ -135,7 +139,7 @@ def counted_values(
 def _counted_batches(
     struct: Struct, tables: Mapping[str, int], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    counter = _ValueCounter(max(tables.values()) + 1)
+    counter = ValueCounter(max(tables.values()) + 1)
     for batch in batches:
         keys = batch.column(0).dictionary_encode()
         # The last one stands for rows of no table.
@@ -148,7 +152,7 @@ def _counted_batches(
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(counter.counts)], pa.binary())], ["counts"])
 
 
-class _ValueCounter:
+class ValueCounter:
     """Counts values by path, each time for all tables."""
 
     def __init__(self, tables: int) -> None:
@@ -255,3 +259,78 @@ def cut_columns(before: Struct, after: Struct) -> Sequence[str]:
     """SQL for the columns of ``after``, of rows that have those of ``before``."""
     types = {f.name: f.type for f in before.fields}
     return [f"{cut(name(f.name), types[f.name], f.type)} as {name(f.name)}" for f in after.fields]
+
+
+def best_split_of(
+    rows: pa.Table, struct: Struct, mark: str, most: int = split_by_field.MOST
+) -> split_by_field.SplitByField | None:
+    """The split of rows with the fewest cells; None if none saves half of them.
+
+    Args:
+        rows: with columns of ``struct``, not necessarily all.
+        mark: the prefix of evolved columns' docs.
+        most: tables that a split may make.
+    """
+    names = set(rows.column_names)
+    read = Struct(tuple(column for column in struct.fields if column.name in names))
+    (batch,) = rows.select([column.name for column in read.fields]).combine_chunks().to_batches(rows.num_rows)
+    filled = _filled(batch, read)
+    fields = _fields(read, [*batch.columns], (), mark)
+    groups = ((path, _groups(columns, filled, most)) for path, columns in fields)
+    return split_by_field.best_of(groups, int(filled.any(axis=0).sum()))
+
+
+def _filled(batch: pa.RecordBatch, struct: Struct) -> NDArray[np.bool_]:
+    """The leaf columns, in which each row has a value or not."""
+    leaves = [path for path, column in Schema(struct).walk() if isinstance(column.type, Primitive)]
+    parts = []
+    for start in range(0, batch.num_rows, _AT_ONCE):
+        part = batch.slice(start, _AT_ONCE)
+        counter, of_rows = ValueCounter(part.num_rows), np.arange(part.num_rows)
+        for column, array in zip(struct.fields, part.columns, strict=True):
+            counter.count(array, column.type, (column.name,), of_rows)
+        parts.append(np.stack([counter.counts[path] > 0 for path in leaves], axis=1))
+    return np.concatenate(parts)
+
+
+def _fields(
+    struct: Struct, arrays: list[pa.Array], path: Path, mark: str
+) -> Iterator[tuple[Path, list[pa.Array]]]:
+    """The fields of plain values that most rows have, with their columns, narrow before wide."""
+    array_of = {column.name: array for column, array in zip(struct.fields, arrays, strict=True)}
+    for key, columns in struct_by_key(struct, mark).items():
+        plain = [column for column in columns if isinstance(column.type, Primitive)]
+        if plain and all(
+            column.type.name in _NAMING for column in plain if isinstance(column.type, Primitive)
+        ):
+            yield (*path, key), [array_of[column.name] for column in sorted(plain, key=_is_text)]
+        for column in columns:
+            if isinstance(column.type, Struct) and len(path) + 1 < split_by_field.DEPTH:
+                yield from _fields(column.type, array_of[column.name].flatten(), (*path, key), mark)
+
+
+def _is_text(column: Field) -> bool:
+    return isinstance(column.type, Primitive) and column.type.name == "string"
+
+
+def _groups(columns: list[pa.Array], filled: NDArray[np.bool_], most: int) -> split_by_field.Groups:
+    """The rows of each value of a field, and the columns that they fill; none if it has too many values."""
+    rows = len(filled)
+    present = sum(len(array) - array.null_count for array in columns)
+    has_many = any(pc.count_distinct(array).as_py() > most for array in columns)
+    if not split_by_field.is_frequent(present, rows) or has_many:
+        return {}
+    texts: list[str | None] = [None] * rows
+    for array in columns:
+        texts = [text or _text(cell) for text, cell in zip(texts, array.to_pylist(), strict=True)]
+    rows_of: dict[str | None, list[int]] = {}
+    for number, text in enumerate(texts):
+        rows_of.setdefault(text, []).append(number)
+    if len(rows_of) > most:
+        return {}
+    return {text: (len(numbers), int(filled[numbers].any(axis=0).sum())) for text, numbers in rows_of.items()}
+
+
+def _text(cell: object) -> str | None:
+    """The text by which a value names a table; a date is spelled first."""
+    return text_of(cell if cell is None or isinstance(cell, str | int) else str(cell))

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.siblings import DriftedColumns
@@ -156,8 +155,12 @@ def view_of_tables(
 def _tables_like(catalog: Catalog, pattern: str) -> Sequence[ShownTable]:
     """The tables that a pattern names, by name. Raises UsageError if there is none."""
     made_by = Pattern.of(pattern) if is_pattern(pattern) else None
-    fits = partial(fnmatchcase, pat=pattern) if made_by is None else made_by.in_namespace
-    names = sorted(name for name in catalog.tables() if fits(name) and not name.endswith(QUARANTINE))
+    names = [
+        name
+        for name in sorted(catalog.tables())
+        if (made_by.in_namespace(name) if made_by else fnmatchcase(name, pattern))
+        if not name.endswith(QUARANTINE)
+    ]
     states = {name: state for name in names if (state := catalog.table(name).load()).exists}
     if made_by is not None:
         of_pattern = {name for name, state in states.items() if named_values(made_by, state.properties)}

@@ -58,6 +58,10 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
     for waiting in table.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
+    if table.split is not None:
+        command, by = table.split.command(table.table), f"by {table.split.records:,} of its rows"
+        line = Text.assemble(("split  ", "cyan"), (clean(command), "bold"))
+        yield Hanging(line.append(f" would make {table.split.outcome}, {by}"), 2, 6)
     if table.expectations:
         yield Text()
         yield _Expectations(table.expectations)

@@ -23,8 +23,8 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.core.settings.condition import Action
 from driftline.core.support import as_json
-from driftline.ingest.pattern import Values
 from driftline.ingest.route import Route
+from driftline.ingest.split_by_field import SplitByField, SplitByFieldJson
 from driftline.runtime.shown import Shown
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.sql.lost import WaitingValuesJson
@@ -186,6 +186,7 @@ class StatsJson(TypedDict):
     rest: list[WaitingValuesJson]
     pattern: str | None
     named_by: list[list[str | None]]
+    split: SplitByFieldJson | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +411,7 @@ class Stats(Shown):
         before: the time before which all other records came.
         refused: the records in quarantine for the most frequent reasons, by batch; "" stands for all others.
         route: the pattern that made it, and the values that named it.
+        split: the field whose values would make tables of half of its cells or fewer, if it was looked for.
     """
 
     table: str
@@ -437,6 +439,7 @@ class Stats(Shown):
     before: int | None = None
     refused: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict, hash=False)
     route: Route | None = None
+    split: SplitByField | None = None
 
     @property
     def pattern(self) -> str | None:
@@ -444,7 +447,7 @@ class Stats(Shown):
         return None if self.route is None else self.route.pattern
 
     @property
-    def named_by(self) -> tuple[Values, ...]:
+    def named_by(self) -> tuple[tuple[str | None, ...], ...]:
         """The values that named the table in its pattern."""
         return () if self.route is None else self.route.values
 

@@ -1,0 +1,87 @@
+"""The field that would split a table best, by some of its rows.
+
+It is looked for where a table is wide and most cells are empty, as far as metadata tell. No other table pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from driftline.core.schema.types import Primitive
+from driftline.core.settings.properties import from_properties
+from driftline.errors import DriftlineError
+from driftline.ingest import split_by_field
+from driftline.runtime.duckdb import identifier
+from driftline.stats.model import Stats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from driftline.formats.base import CatalogTable, State
+    from driftline.formats.open import EmbeddedLake
+
+_RECORDS = 200  # of fewer, their number says little
+
+Rows = Callable[[int], "pa.Table | None"]
+
+
+def split_of(measured: Stats, state: State, rows: Rows) -> split_by_field.SplitByField | None:
+    """The field that would split a table, if that saves half of the cells.
+
+    Args:
+        measured: the table's statistics.
+        state: of the table.
+        rows: reads so many rows of the table, if they can be read.
+    """
+    settings = from_properties(state.properties)
+    if settings.row_key is not None or measured.route is not None or not _is_sparse(measured):
+        return None
+    some = rows(split_by_field.FIRST)
+    if some is None or not some.num_rows:
+        return None
+    from driftline.operations.split_columns import (
+        best_split_of,  # late: where there is no split, none needs it
+    )
+
+    return best_split_of(some, state.schema.struct, settings.mark)
+
+
+def _is_sparse(measured: Stats) -> bool:
+    """True if a split may save half of the cells: those that have a value stay in any."""
+    records = measured.records or 0
+    if measured.leaves < split_by_field.FEW or records < _RECORDS:
+        return False
+    plain = (column for column in measured.columns if isinstance(column.type, Primitive))
+    # How many rows have a value in a list, metadata do not tell.
+    return sum(column.numbers.values or 0 for column in plain if column.numbers.of == records) <= (
+        split_by_field.SAVED * records * measured.leaves
+    )
+
+
+def rows_by_duckdb(lake: EmbeddedLake, table: str) -> Rows:
+    """Read rows of a table without Spark; none where DuckDB is not installed, or does not read the table."""
+    from driftline.operations.duckdb_query import query  # late: without a split to find nothing needs it
+
+    def rows(count: int) -> pa.Table | None:
+        """Some rows."""
+        sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} LIMIT {count}"
+        try:
+            with query(lake.in_duckdb(sql), sql) as batches:
+                return batches.read_all()
+        except DriftlineError:  # the statistics are worth more than this advice
+            return None
+
+    return rows
+
+
+def rows_by_spark(table: CatalogTable) -> Rows:
+    """Read rows of a table with Spark."""
+    from driftline.runtime import spark_conf, spark_version  # late: as Spark
+
+    def rows(count: int) -> pa.Table:
+        """Some rows."""
+        with spark_conf.configured(table.spark, spark_conf.INTERPRETED):
+            return spark_version.as_arrow(table.read_readable().limit(count))
+
+    return rows
