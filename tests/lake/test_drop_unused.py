@@ -16,6 +16,7 @@ from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.keys import remembered as memory
 from driftline.lake import Lake, Table
+from driftline.operations import value_counts
 from lake.formats import database
 from lake.test_keyed import SETTINGS, put, remembered
 
@@ -201,3 +202,27 @@ def test_deletes_past_their_time_go_where_no_column_does_and_history_tells_of_no
     assert (table.history().to_dict(), remembered(table)) == (before, [])
     assert table.undo(yes=True).batch is not None
     assert table.read().count() == 2
+
+
+def test_rows_that_are_appended_between_the_look_and_the_commit_are_counted_alone_and_keep_their_columns(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other, file = lake.table(table_name), lake.table(table_name), tmp_path / "in.jsonl"
+    bring(table, file, {"id": "a", "price": True, "size": 1})
+    drift = {"price": "2026-01-01", "size": OBJECT}
+    bring(table, file, {"id": "b", **drift})
+    table.format.delete("id", "b")
+    read: list[int] = []
+    count = value_counts.count_values
+
+    def noted(rows: Any, schema: Any, paths: Any) -> Any:
+        values = count(rows, schema, paths)
+        read.append(sum(each.count for each in values))
+        return values
+
+    monkeypatch.setattr(value_counts, "count_values", noted)
+    meeting(monkeypatch, (IcebergDraft, DuckLakeDraft), lambda: bring(other, file, {"id": "c", **drift}))
+    compacted = table.compact(drop_unused=True)
+    assert compacted.unused.dropped == ()
+    assert {row.id: row.price_date is not None for row in table.read().collect()} == {"a": False, "c": True}
+    assert read[0] == 0 and sum(read) > 0  # no value was there at first
