@@ -1,11 +1,12 @@
-"""Small files: a capture that compacts behind its batches next to one that does not, and a compaction next to Spark's.
+"""Small files: a capture that compacts behind its batches next to one that does not, and a compaction next to others'.
 
     make bench-compact                          1,000 micro-batches, a quarter of an hour
     make bench-compact ARGS="--batches 100"     a try
+    make bench-compact ARGS="--ducklake"        in a DuckLake
 
 Each micro-batch is a file of records; each tenth part of them brings a further column. Three tables get the same files in turns of
 some: one with `compact = "auto"`, two without. In the end one of these is compacted by driftline, the other by Iceberg's
-`rewrite_data_files`. CPU is of all processes; reading is a sum over a column, the best of five.
+`rewrite_data_files`, in a DuckLake by DuckDB's `ducklake_merge_adjacent_files`. CPU is of all processes; reading is a sum over a column, the best of five.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import psutil
 from measure import cpu
 
 from driftline import Lake
+from driftline.formats.ducklake.lake import DuckLake
 from driftline.lake import Table
+from driftline.runtime.duckdb import instance
 
 TURN = 25  # micro-batches
 PARTS = 10
@@ -55,7 +58,7 @@ class Fed:
 
     def files(self) -> int:
         """The number of data files."""
-        return int(self.table.read().sparkSession.table(f"lake.{self.table.name}.files").count())
+        return sum(spec.files for spec in self.table.format.laid())
 
     def read(self) -> float:
         """The seconds that a sum over a column takes."""
@@ -68,16 +71,17 @@ def main() -> None:
     )
     parser.add_argument("--batches", type=int, default=1000)
     parser.add_argument("--records", type=int, default=50)
+    parser.add_argument("--ducklake", action="store_true", help="in place of Iceberg")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compact-") as tmp:
         files = _files(Path(tmp), args.batches, args.records)
-        lake = Lake.open(Path(tmp, "lake"))
-        auto, off, by_spark = (
+        lake = Lake.open(Path(tmp, "lake"), ducklake="duckdb" if args.ducklake else None)
+        auto, off, other = (
             _fed(lake, Path(tmp), name, compact)
-            for name, compact in (("auto", "auto"), ("off", "off"), ("by_spark", "off"))
+            for name, compact in (("auto", "auto"), ("off", "off"), ("other", "off"))
         )
         _fed(lake, Path(tmp), "warm", "auto").take(files[:TURN])
-        fed = [auto, off, by_spark]
+        fed = [auto, off, other]
         for begin in range(0, len(files), TURN):
             for each in fed:
                 each.take(files[begin : begin + TURN])
@@ -93,13 +97,24 @@ def main() -> None:
             f"\nauto to off: {auto.seconds / off.seconds:.2f} of the time, {auto.cpu / off.cpu:.2f} of the CPU"
         )
         ours = _timed(off.table.compact)
-        rewrite = f"CALL lake.system.rewrite_data_files(table => '{by_spark.table.name}')"
-        theirs = _timed(lambda: lake.spark.sql(rewrite).collect())
-        print(
-            f"compact {ours:.2f} s, to {off.files()} files; rewrite_data_files {theirs:.2f} s, to {by_spark.files()}"
-        )
-        print(f"compact to rewrite_data_files: {ours / theirs:.2f} of the time")
+        name, theirs = _compacted_by_others(other.table)
+        print(f"compact {ours:.2f} s, to {off.files()} files; {name} {theirs:.2f} s, to {other.files()}")
+        print(f"compact to {name}: {ours / theirs:.2f} of the time")
         assert {each.table.read().count() for each in fed} == {args.batches * args.records}
+
+
+def _compacted_by_others(table: Table) -> tuple[str, float]:
+    """Compact a table by the engine of its format; returns the name of its procedure, and the seconds."""
+    if not isinstance(table.lake.format, DuckLake):
+        rewrite = f"CALL lake.system.rewrite_data_files(table => '{table.name}')"
+        return "rewrite_data_files", _timed(lambda: table.lake.spark.sql(rewrite).collect())
+    catalog, (namespace, name) = table.lake.format.catalog, table.name.split(".")
+    with instance("ducklake") as duckdb:
+        duckdb.execute(f"ATTACH 'ducklake:{catalog.target}' AS lk (DATA_PATH '{catalog.data}')")
+        merge = f"CALL ducklake_merge_adjacent_files('lk', '{name}', schema => '{namespace}')"
+        seconds = _timed(lambda: duckdb.execute(merge))
+        duckdb.execute("DETACH lk")
+    return "ducklake_merge_adjacent_files", seconds
 
 
 def _fed(lake: Lake, folder: Path, name: str, compact: str) -> Fed:
