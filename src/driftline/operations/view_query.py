@@ -14,7 +14,7 @@ from driftline.core.settings.fields import parse_path
 from driftline.core.settings.properties import from_properties
 from driftline.errors import UsageError
 from driftline.sql.fold import Fold
-from driftline.sql.quoting import literal, name
+from driftline.sql.quoting import literal, name, null
 
 if TYPE_CHECKING:
     from driftline.core.settings.table import TableSettings
@@ -113,11 +113,11 @@ class ViewQuery:
 
     def selects(self, *, duckdb: bool = False) -> dict[str, str]:
         """The query of each table, in Spark's SQL. ``duckdb``: to be translated for DuckDB."""
-        selects = {}
+        selects: dict[str, str] = {}
         for of_table, merged in zip(self.shown, self.merged, strict=True):
             fold, table = Fold(of_table.settings.mark, near=True, duckdb=duckdb), of_table.table.name
             before = [] if self.column is None else [f"{literal(table)} as {name(self.column)}"]
-            selects[table] = select_list(fold, of_table.schema, merged, before)
+            selects[table] = select_list(fold, of_table.schema, merged, before, follows=bool(selects))
         return selects
 
 
@@ -129,12 +129,17 @@ def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
         raise UsageError(str(error)) from error
 
 
-def select_list(fold: Fold, schema: Schema, merged: MergedField, before: Sequence[str] = ()) -> str:
-    """A table's fields, each as one column, behind the columns ``before``."""
+def select_list(
+    fold: Fold, schema: Schema, merged: MergedField, before: Sequence[str] = (), *, follows: bool = False
+) -> str:
+    """A table's fields, each as one column, behind the columns ``before``.
+
+    ``follows``: the query is united with one before it, whose columns have the types.
+    """
     assert merged.fields is not None
-    columns = fold.struct([(schema.struct, "")], merged)
-    listed = [
-        sql if sql == name(m.name) else f"{sql} as {name(m.name)}"
-        for sql, m in zip(columns, merged.fields, strict=True)
-    ]
+    listed = []
+    for sql, member in zip(fold.struct([(schema.struct, "")], merged), merged.fields, strict=True):
+        # The types of a wide table's fields are most of the text that each query on the view has to parse.
+        column = "null" if follows and sql == null(member.field.type) else sql
+        listed.append(column if column == name(member.name) else f"{column} as {name(member.name)}")
     return "select\n  " + ",\n  ".join([*before, *listed])
