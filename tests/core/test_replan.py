@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random, randrange
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from core.random_steps import Json
-from core.table_in_memory import TableInMemory
+from core.table_in_memory import TableInMemory, plain_rows, valued
 from driftline.convert.records import RowRecords, is_declared
-from driftline.core.columns.replanning import Replanned, replanned, settings_of_rows
+from driftline.convert.replanner import ColumnSwap, Replanner
+from driftline.core.changes import apply
+from driftline.core.columns.replanning import Replanned, ReplanRequest, replanned, settings_of_rows
 from driftline.core.planning.plan import Conversion, Plan
 from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.schema_json import outline
-from driftline.core.schema.types import Path, Schema, Struct
+from driftline.core.schema.types import LONG, Field, List, Map, Path, Schema, Struct, Type
 from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -50,21 +54,22 @@ def table_of(*batches: Sequence[Any], settings: TableSettings | None = None) -> 
 
 def lines_of(table: TableInMemory) -> list[bytes]:
     """The records of its rows."""
-    records = RowRecords(table.schema.struct, MARK)
+    records = RowRecords(table.schema.struct, MARK, table.settings.fields)
     return [line for reading in records.readings() for rows in table.rows for line in reading.lines(rows)]
 
 
 def replan_of(
-    table: TableInMemory, kept: dict[Path, str] | None = None, *, narrow: bool = False
+    table: TableInMemory, *paths: Path, narrow: bool = False, fixed: Sequence[Path] = ()
 ) -> Replanned:
-    settings = settings_of_rows(table.settings)
-
-    def plan_of(before: Schema) -> Plan:
+    def plan_of(before: Schema, excluded: frozenset[Path]) -> Plan:
+        settings = settings_of_rows(table.settings, excluded)
         observer = JsonObserver(expect(before, settings), settings)
         observer.feed(lines_of(table), "rows", 1)
-        return plan(before, observer.result().shape, settings)
+        shape = without_excluded(observer.result().shape, settings.fields)
+        return plan(before, shape, settings)
 
-    return replanned(table.schema, MARK, kept or {}, is_declared, plan_of, narrow=narrow)
+    why = dict.fromkeys(fixed, "a test")
+    return replanned(ReplanRequest(table.schema, MARK, why, is_declared, paths, narrow), plan_of)
 
 
 def columns(struct: Struct) -> set[tuple[Path, str, Path]]:
@@ -75,6 +80,49 @@ def columns(struct: Struct) -> set[tuple[Path, str, Path]]:
         key = data_key(f, MARK) if parent is None or isinstance(parent.type, Struct) else path[-1]
         found.add((path, outline(f.type), (*path[:-1], key)))
     return found
+
+
+def applied(table: TableInMemory, outcome: Replanned) -> tuple[Struct, list[Any]]:
+    """The columns and the rows that the table has once the outcome is applied; no value is in doubt."""
+    swap = ColumnSwap.of(table.schema, outcome.plan, outcome.fields, MARK)
+    between = apply(table.schema, swap.added)
+    replanner = Replanner.of(swap, outcome.plan, between, settings_of_rows(table.settings))
+    rows = []
+    for batch in table.rows:
+        assert replanner.faults(batch) == set()
+        made = replanner.rows(batch)
+        made.validate(full=True)
+        before = [named(row, between.struct, table.schema.struct) for row in plain_rows(made)]
+        assert valued(before) == valued(plain_rows(batch)), "what was there stays beside it, for undo"
+        after = swap.after(between).struct
+        rows += [named(row, between.struct, after) for row in plain_rows(made)]
+    return swap.after(between).struct, rows
+
+
+def named(value: Any, between: Type, after: Type) -> Any:
+    """A value of a struct, or around one, by the columns of another that has some of its ids."""
+    match between, after:
+        case _ if value is None:
+            return None
+        case Struct(), Struct():
+            by_id = {f.id: f for f in between.fields}
+            fields = {f.name: (by_id[f.id], f) for f in after.fields}
+            return {name: named(value[old.name], old.type, new.type) for name, (old, new) in fields.items()}
+        case List(), List():
+            return [named(item, between.element, after.element) for item in value]
+        case Map(), Map():
+            return {key: named(item, between.value, after.value) for key, item in value.items()}
+        case _:
+            return value
+
+
+def unspelled(value: Any) -> Any:
+    """A value whose texts have one spelling of a number: that of a whole double is not known."""
+    if isinstance(value, list):
+        return [unspelled(item) for item in value]
+    if isinstance(value, dict):
+        return {key: unspelled(item) for key, item in value.items()}
+    return value.removesuffix(".0") if isinstance(value, str) else value
 
 
 SCALARS: tuple[Any, ...] = (
@@ -115,6 +163,28 @@ def test_batches_that_drifted_get_the_columns_of_one_batch(block: int) -> None:
             continue
         checked += 1
         whole = table_of([record for records in drifted for record in records])
-        found = columns(replan_of(table, narrow=True).plan.schema.struct)
-        assert found == columns(whole.schema.struct), f"seed {seed}: {json.dumps(drifted)}"
+        outcome, name = replan_of(table, narrow=True), f"seed {seed}: {json.dumps(drifted)}"
+        assert columns(outcome.plan.schema.struct) == columns(whole.schema.struct), name
+        struct, rows = applied(table, outcome)
+        assert columns(struct) >= columns(outcome.plan.schema.struct), name
+        expected = [row for batch in whole.rows for row in plain_rows(batch)]
+        if len(rows) < len(expected):  # records without a value made no table, and wait
+            continue
+        for column in (column for of_field in outcome.fields for column in of_field.then):
+            if len(column.path) == 1:
+                found, wanted = (
+                    [unspelled(valued(row[column.path[0]])) for row in of_rows]
+                    for of_rows in (rows, expected)
+                )
+                assert found == wanted, f"{column}: {name}"
     assert checked > SEEDS // 10
+
+
+def test_a_field_without_a_value_keeps_its_name_from_a_new_column() -> None:
+    table = table_of([{"a": 1}], [{"a": "x"}])
+    empty = Field("a_long", LONG, id=table.schema.highest_id() + 1)
+    table.schema = replace(table.schema, struct=Struct((*table.schema.struct.fields, empty)))
+    table.rows = [batch.append_column("a_long", pa.nulls(len(batch), pa.int64())) for batch in table.rows]
+    struct, rows = applied(table, replan_of(table))
+    assert {f.name for f in struct.fields} == {"a", "a_long", "a_long_2"}
+    assert rows[0] == {"a_long": None, "a": "1", "a_long_2": 1}

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from driftline.convert.replanner import ColumnSwap
+from driftline.core.schema.types import Schema
 from driftline.lake import Lake, Table
 from driftline.operations.replan import CountedField, Replan
 
@@ -89,5 +92,125 @@ def test_replan_leaves_fields_of_the_key_and_of_the_layout(lake: Lake, table_nam
     table = lake.table(table_name)
     settings = {"key": "id", "partition_by": "size"}
     table.ingest([{"id": 1, "size": 1, "price": 1}], settings=settings)
-    table.ingest([{"id": 2.5, "size": 1.5, "price": 1.5}])
-    assert planned(table.replan()) == {"price": (["price long 1", "price_double double 1"], ["price double"])}
+    table.ingest([{"id": 2.5, "size": 1.5, "price": 1.5}, {"id": 3, "price": 2, "note": "x"}])
+    lake.alter(f"ALTER TABLE {table_name} ALTER COLUMN note COMMENT 'ours'")
+    table.ingest([{"id": 4, "note": 7}])
+    price = (["price long 2", "price_double double 2"], ["price double"])
+    assert planned(table.replan()) == {"price": price}
+    assert planned(table.replan(apply=True)) == {"price": price}
+    table.ingest([{"id": 1, "price": 9}, {"id": 4, "note": "z"}])
+    assert sorted(row.price or 0 for row in table.read().collect()) == [0, 1.5, 2, 9]
+
+
+def rows(table: Table, *ignored: str) -> list[str]:
+    """The rows as JSON, without nulls."""
+    records = (row.asDict(recursive=True) for row in table.read().drop(*ignored).collect())
+    return sorted(json.dumps(without_nulls(record), sort_keys=True, default=str) for record in records)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+DRIFTING = [
+    [{"id": 1, "size": 1, "day": "2026-01-01", "by": {"id": 7, "tags": [{"n": 1}]}, "list": [1, 2]}],
+    [{"id": 2, "size": 2.5, "day": "n/a", "by": {"id": "u8", "tags": [{"n": 2.5}, None, {"n": 3}]}}],
+    [{"id": 3, "size": 3, "day": "2026-01-03", "list": [{"x": "y"}], "by": {"id": "u9"}}],
+]
+
+
+def test_replan_applied_makes_the_table_of_one_batch_and_undo_the_one_before(
+    lake: Lake, table_name: str
+) -> None:
+    table, whole = lake.table(table_name), lake.table(f"{table_name}_whole")
+    late: dict[str, Any] = {"id": 4, "late": {"x": [1, 2.5]}}
+    whole.ingest([*(record for batch in DRIFTING for record in batch), late])
+    for batch in DRIFTING:
+        table.ingest(batch)
+    table.ingest([late], settings={"new_fields": "hold"})
+    before, columns_before = rows(table), columns(table)
+    assert any('"_rest"' in row for row in before)
+    applied = table.replan(apply=True)
+    assert not applied.dry_run and len(applied.fields) == 6
+    assert columns(table) - columns(whole) == {line for line in columns_before if "rest" in line}
+    assert columns(whole) <= columns(table)
+    assert rows(table, "_rest") == rows(whole)
+    assert table.replan().fields == ()
+    assert table.verify([*(record for batch in DRIFTING for record in batch), late], exactly=True).ok
+    assert table.history().entries[-1].by == "replan"
+    table.undo()
+    assert (rows(table), columns(table)) == (before, columns_before)
+
+
+def test_replan_applied_to_some_fields_leaves_the_others_and_what_waits(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    for batch in DRIFTING:
+        table.ingest(batch)
+    table.ingest([{"id": 4, "late": {"x": 1}, "by": {"late": 2}}], settings={"new_fields": "hold"})
+    assert [field.field.path for field in table.replan("size", "by.tags", apply=True).fields] == [
+        ("size",), ("by", "tags", "n"),
+    ]  # fmt: skip
+    assert {"size double", "day date"} <= columns(table) and "size_double" not in str(table.schema())
+    (waits,) = [json.loads(row)["_rest"] for row in rows(table) if "_rest" in row]
+    assert waits == {"late": '{"x":1}', "by.late": "2"}
+    assert [field.field.path for field in table.replan().fields] == [
+        ("day",),
+        ("by", "id"),
+        ("by", "late"),
+        ("list",),
+        ("late",),
+    ]
+
+
+def test_replan_applied_replays_what_fits_the_new_columns(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "n": 1, "m": 1}])
+    table.ingest([{"id": 2, "n": "x", "m": 2.5}], settings={"policies": {"n": "strict"}})
+    assert table.quarantine().waiting == 1
+    table.ingest([{"id": 3, "m": 1.5}], settings={"policies": {"n": "preserve"}})
+    applied = table.replan(apply=True)
+    assert (applied.replayed, table.quarantine().waiting) == (1, 0)
+    assert rows(table) == [
+        '{"id": 1, "m": 1.0, "n": "1", "n_long": 1}', '{"id": 2, "m": 2.5, "n": "x"}', '{"id": 3, "m": 1.5}',
+    ]  # fmt: skip
+
+
+def test_replan_applied_keeps_bytes_numbers_that_are_none_and_what_a_person_declared(
+    lake: Lake, table_name: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest(pa.table({"f": [0.5, float("nan")], "s": [{"raw": b"x", "n": 1}, {"raw": b"y", "n": 2}]}))
+    table.ingest([{"f": "x", "s": {"n": 2.5}}])
+    before = rows(table)
+    applied = table.replan(apply=True)
+    assert [field.field.path for field in applied.fields] == [("s", "n")]
+    assert [stays(field) for field in applied.stay] == [("f", "a value would not read back as it is")]
+    after = [json.loads(row) for row in rows(table)]
+    assert sorted(str(row["s"].get("raw")) for row in after) == sorted(
+        str(json.loads(row)["s"].get("raw")) for row in before
+    )
+    assert sorted(row["s"]["n"] for row in after) == [1.0, 2.0, 2.5]
+
+
+def test_replan_applied_beside_a_writer_takes_in_its_rows_or_plans_again(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = lake.table(table_name), lake.table(table_name)
+    for batch in DRIFTING:
+        table.ingest(batch)
+    late = [[{"id": 5, "size": 7}], [{"id": 6, "size": "much", "day": "n/a"}]]
+    made = ColumnSwap.after
+
+    def meanwhile(swap: ColumnSwap, between: Schema) -> Schema:
+        """Another batch comes before the commit of each attempt, as long as there is one."""
+        if late:
+            other.ingest(late.pop(0))
+        return made(swap, between)
+
+    monkeypatch.setattr(ColumnSwap, "after", meanwhile)
+    applied = table.replan(apply=True)
+    assert not late and applied.rows in (4, 5)
+    assert table.read().count() == 5 and table.replan().fields == ()
+    assert {row.size for row in table.read().collect()} == {"1", "2.5", "3", "7", "much"}

@@ -60,6 +60,7 @@ COMMANDS = {
     "split by nothing": ["split", "shop.orders"],
     "replan": ["replan", "shop.orders", "--json"],
     "replan shown": ["replan", "shop.orders", "price"],
+    "replan applied": ["replan", "shop.json", "who", "--apply", "--json"],
     "verify": ["verify", "in", "--table", "shop.orders"],
     "verify exactly": ["verify", "in/1.jsonl", "--table", "shop.orders", "--exactly"],
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
@@ -435,6 +436,12 @@ def test_replan_shows_what_one_batch_would_have_made(done):
         "price double × 2, price_string string × 1 → price string, price_double double"
         in done["replan shown"].out
     )
+
+
+def test_replan_is_applied_to_a_field(done):
+    applied = json.loads(done["replan applied"].out)
+    assert not applied["dry_run"] and applied["snapshot"]
+    assert {field["field"] for field in applied["fields"]} == {"who.id"}
 
 
 def test_verify(done):

@@ -426,11 +426,14 @@ def replan(
         list[str] | None,
         typer.Argument(
             metavar="[PATH]…",
-            help="Fields to show, with all below them, as in items.price. [default: all]",
+            help="Fields that may get other columns, with all below them, as in items.price. [default: all]",
             show_default=False,
             autocompletion=fields,
         ),
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Give the table these columns, in one commit; undo reverts it.")
+    ] = False,
     narrow: Annotated[
         bool, typer.Option("--narrow", help="Types may become narrower, and maps structs.")
     ] = False,
@@ -439,14 +442,20 @@ def replan(
     """Show the columns that a table would have, had all of it come in one batch.
 
     Its rows, what waits in the rest, and what waits in quarantine are planned
-    again, by the rules and settings of today. Nothing is written.
+    again, by the rules and settings of today. Nothing is written without --apply.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift
 
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
-        planned = lake.table(table).replan(*(paths or ()), narrow=narrow, progress=progress.of(table))
+        lake = context.obj.open(progress, table=table, writes=apply)
+        progress.remark(lake.table(table).format.new_row_ids if apply else None)
+        planned = lake.table(table).replan(
+            *(paths or ()),
+            narrow=narrow,
+            apply=apply,
+            progress=context.obj.interrupt.watching(progress.of(table)),
+        )
     put(planned.to_dict()) if json else show(drift.replanned(planned))
 
 

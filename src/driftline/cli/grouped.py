@@ -61,7 +61,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "view": ("shop.orders",),
     "resolve": ("shop.orders total --as 'decimal(10,2)' --dry-run",),
     "promote": ("shop.orders device.model", "shop.orders --all --dry-run"),
-    "replan": ("shop.orders", "shop.orders total --narrow"),
+    "replan": ("shop.orders", "shop.orders total --apply"),
     "split": ("hooks.all --by event --dry-run", "hooks.all --into 'kinds.{event}'"),
     "alter": ("'alter table shop.orders rename column id to order_id'",),
     "undo": ("shop.orders",),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,22 +19,24 @@ from driftline.convert.declared import entries_of
 from driftline.convert.promoter import Steps, nested
 from driftline.convert.rest import json_values
 from driftline.core.columns.siblings import families
+from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.own_columns import is_type_key, rest_column, steps, type_key
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Field, List, Map, Primitive, Struct, Type, children, peel
+from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import Number, parse_values
 
-# In the order in which a field's columns are asked. A day, and a moment, are not taken for the number that
-# they fit; a whole number may be a moment, too, and counts as the number.
+# In the order in which a field's columns are asked. A day is not taken for the number that it fits; a number
+# may be a moment, too.
 _RANKS = {
     name: rank
     for rank, name in enumerate(
-        ("boolean", "date", "int", "long", "timestamp", "timestamp_ntz", "float", "double", "decimal", "string")
+        ("boolean", "date", "int", "long", "float", "double", "decimal", "timestamp", "timestamp_ntz", "string")
     )
 }  # fmt: skip
 _MOMENTS = ("timestamp", "timestamp_ntz")
-_WHOLE = ("int", "long")
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds in one
 _FLOATING = ("float", "double")
 # Types whose values JSON spells: by themselves, or for a column that is there.
 _SPELLED = frozenset({*_RANKS, "uuid", "time"})
@@ -62,6 +66,12 @@ def is_spelled(type_: Type) -> bool:
             return True  # of its fields, those that are
 
 
+def is_spelled_whole(type_: Type) -> bool:
+    """True if JSON spells all that a column may have, in each field of its structs, too."""
+    inner = children(type_)
+    return is_spelled(type_) and all(is_spelled_whole(child.type) for child in inner)
+
+
 def is_declared(type_: Type) -> bool:
     """True for a type that no value of JSON has by itself, so that someone has declared the column.
 
@@ -84,39 +94,46 @@ class RowRecords:
 
     Attributes:
         mark: begins docs of evolved columns.
-        moments: a whole number that is a moment in another column was the moment; else, the number.
+        field_settings: those of the table, for the units of epoch times.
+        moments: a number that is equal to a moment in another column was the moment; else, the number.
+        left_out: the ids of columns that are not read.
     """
 
     struct: Struct
     mark: str
+    field_settings: FieldSettings
     moments: bool = False
+    left_out: frozenset[int] = frozenset()
 
     def readings(self) -> Sequence[RowRecords]:
-        """Both readings of whole numbers that are moments, too, if fields have columns of both."""
-        # A moment goes to a column of longs, a long to one of moments, so nothing tells which of them it was.
+        """Both readings of numbers that are equal to moments, if fields have columns of both."""
+        # A moment goes to columns of numbers, and a long to those of moments, so nothing tells what it was.
         return [self, replace(self, moments=True)] if _has_both(self.struct, self.mark) else [self]
 
     def lines(self, rows: pa.RecordBatch) -> list[bytes]:
         """The record of each row, as a line of JSON."""
-        records = self._records(self.struct, rows.columns, rows.num_rows)
-        if (rest_field := rest_column(self.struct)) is not None:
+        records = self._records(self.struct, rows.columns, rows.num_rows, self.field_settings)
+        read = Struct(tuple(f for f in self.struct.fields if f.id not in self.left_out))
+        if (rest_field := rest_column(read)) is not None:
             column = rows.column([f.name for f in self.struct.fields].index(rest_field.name))
             for number, entries in enumerate(column.to_pylist()):
                 if entries:
                     records[number] = _joined(records[number], opened(dict(entries)))
         return [msgspec.json.encode(record) for record in records]
 
-    def _records(self, struct: Struct, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:
+    def _records(
+        self, struct: Struct, columns: Sequence[pa.Array], count: int, field_settings: FieldSettings
+    ) -> list[dict[str, Any]]:
         """The records of structs: a key for each field that has a value."""
         places = {id(f): place for place, f in enumerate(struct.fields)}
         records: list[dict[str, Any]] = [{} for _ in range(count)]
         for family in families([struct], self.mark):
-            columns_in_order = sorted(
-                (f for f in family.columns if is_spelled(f.type) and not is_metadata(f.doc)), key=_rank
-            )
+            columns_in_order = sorted(filter(self._reads, family.columns), key=_rank)
+            inside = field_settings.of(family.key)
             values_by_column = [
-                (peel(f.type), self._values(f.type, columns[places[id(f)]])) for f in columns_in_order
+                (peel(f.type), self._values(f.type, columns[places[id(f)]], inside)) for f in columns_in_order
             ]
+            unit = (inside.epoch_unit or "ms") if self.moments else None
             for number, record in enumerate(records):
                 parts = [
                     _HeldValue(dim, getattr(base, "name", ""), values[number])
@@ -124,23 +141,27 @@ class RowRecords:
                     if values[number] is not None
                 ]
                 if parts:
-                    record[family.key] = _one(parts, self.moments)
+                    record[family.key] = _one(parts, unit)
         return records
 
-    def _values(self, type_: Type, array: pa.Array) -> list[Any]:
+    def _reads(self, column: Field) -> bool:
+        return column.id not in self.left_out and is_spelled(column.type) and not is_metadata(column.doc)
+
+    def _values(self, type_: Type, array: pa.Array, field_settings: FieldSettings) -> list[Any]:
         """The values of a column, as msgspec writes them; None for null."""
         match type_:
             case Struct(fields):
                 columns = [array.field(place) for place in range(len(fields))]
-                records = self._records(type_, columns, len(array))
+                records = self._records(type_, columns, len(array), field_settings)
                 valid = array.is_valid().to_pylist()
                 return [record if is_there else None for record, is_there in zip(records, valid, strict=True)]
             case List(element):
-                return _cut(self._values(element, array.flatten()), array)
+                return _cut(self._values(element, array.flatten(), field_settings.inside(1)), array)
             case Map(_, value):
                 lists = entries_of(array)
                 flat = lists.flatten()
-                pairs = zip(flat.field(0).to_pylist(), self._values(value, flat.field(1)), strict=True)
+                values = self._values(value, flat.field(1), field_settings.of("value"))
+                pairs = zip(flat.field(0).to_pylist(), values, strict=True)
                 return [None if entries is None else dict(entries) for entries in _cut([*pairs], lists)]
             case Primitive(name):
                 values = json_values(array, type_, points=name in _FLOATING)
@@ -149,11 +170,11 @@ class RowRecords:
 
 
 def _has_both(type_: Type, mark: str) -> bool:
-    """True if a field at any depth has a column of whole numbers and one of moments."""
+    """True if a field at any depth has a column of numbers and one of moments."""
     if isinstance(type_, Struct):
         for family in families([type_], mark):
             bases = {base.name for c in family.columns if isinstance(base := _innermost(c.type), Primitive)}
-            if not bases.isdisjoint(_WHOLE) and not bases.isdisjoint(_MOMENTS):
+            if not bases.isdisjoint(NUMBERS) and not bases.isdisjoint(_MOMENTS):
                 return True
     return any(_has_both(child.type, mark) for child in children(type_))
 
@@ -193,7 +214,7 @@ class _HeldValue:
         return _HeldValue(max(self.dim - 1, 0), self.base, value)
 
 
-def _one(parts: Sequence[_HeldValue], moments: bool) -> Any:
+def _one(parts: Sequence[_HeldValue], unit: str | None) -> Any:
     """One value of the parts that several columns have of it, in the order in which they are asked."""
     first = parts[0]
     if len(parts) == 1:
@@ -202,13 +223,13 @@ def _one(parts: Sequence[_HeldValue], moments: bool) -> Any:
         lists = [p for p in (_unwrapped(part, first) for part in parts) if p is not None]
         columns = [[part.of(value) for value in part.value] for part in lists]
         places = ([p for p in row if p.value is not None] for row in zip(*columns, strict=True))
-        return [_one(of_place, moments) if of_place else None for of_place in places]
+        return [_one(of_place, unit) if of_place else None for of_place in places]
     if isinstance(first.value, dict):
         objects = [part.value for part in parts if isinstance(part.value, dict)]
         keys = dict.fromkeys(key for value in objects for key in value)
         values = {key: [_HeldValue(0, "", o[key]) for o in objects if o.get(key) is not None] for key in keys}
-        return {key: _one(of_key, moments) if of_key else None for key, of_key in values.items()}
-    return _scalar([part for part in parts if not part.dim], moments)
+        return {key: _one(of_key, unit) if of_key else None for key, of_key in values.items()}
+    return _scalar([part for part in parts if not part.dim], unit)
 
 
 def _unwrapped(part: _HeldValue, first: _HeldValue) -> _HeldValue | None:
@@ -220,19 +241,32 @@ def _unwrapped(part: _HeldValue, first: _HeldValue) -> _HeldValue | None:
     return _HeldValue(dim, part.base, value) if fits else None
 
 
-def _scalar(parts: Sequence[_HeldValue], moments: bool) -> Any:
-    """A plain value, of columns that it was converted for."""
-    if moments and parts[0].base in _WHOLE:
-        parts = sorted(parts, key=lambda part: part.base not in _MOMENTS)
-    first = parts[0]
+def _scalar(parts: Sequence[_HeldValue], unit: str | None) -> Any:
+    """A plain value, of columns that it was converted for; ``unit``: in which a number may be a moment."""
+    first = parts[0].value
     text = next((part.value for part in parts if part.base == "string"), None)
+    moment = next((part.value for part in parts if part.base in _MOMENTS), None)
     # Texts are as they were written: the digits of a number, the form of a moment.
-    if not isinstance(text, str) or first.base in ("boolean", "string"):
-        return first.value
-    is_number = any(isinstance(part.value, msgspec.Raw) for part in parts)
-    if is_number and _JSON_NUMBER.fullmatch(text):
+    if isinstance(text, str) and isinstance(first, msgspec.Raw) and _JSON_NUMBER.fullmatch(text):
         return msgspec.Raw(text.encode())
-    return text if any(part.base in _MOMENTS for part in parts) else first.value
+    if moment is None or parts[0].base == "date":
+        return first
+    if not isinstance(first, msgspec.Raw):
+        return first if text is None else text
+    if text is not None:
+        return text
+    return moment if unit is not None and _is_moment(bytes(first), moment, unit) else first
+
+
+def _is_moment(number: bytes, moment: str, unit: str) -> bool:
+    """True if a number counts the time of a moment."""
+    instant = datetime.fromisoformat(moment)
+    micros = (instant.replace(tzinfo=instant.tzinfo or UTC) - _EPOCH) // _MICROSECOND
+    count = Decimal(micros * 1000) if unit == "ns" else Decimal(micros) / _UNITS[unit]
+    return Decimal(number.decode()) == count
+
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 def opened(entries: Mapping[str, str]) -> dict[str, Any]:

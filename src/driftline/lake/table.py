@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
 from driftline.capture.changed import ChangedFiles
@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.lake import Lake
+
+_Changed = TypeVar("_Changed", Resolved, Promoted, Replan)
 
 
 @front
@@ -452,11 +454,7 @@ class Table(Shown):
         dropped with ``drop_rest``. ``dry_run``: only count them. Raises UsageError, DataError.
         """
         result = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
-        return (
-            result
-            if dry_run
-            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
-        )
+        return result if dry_run else self._with_view(result)
 
     def promote(
         self,
@@ -472,22 +470,28 @@ class Table(Shown):
         Raises UsageError, DataError.
         """
         result = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
-        return (
-            result
-            if dry_run
-            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
-        )
+        return result if dry_run else self._with_view(result)
 
     def replan(
-        self, *paths: str, narrow: bool = False, progress: Callable[[str], None] = lambda _: None
+        self,
+        *paths: str,
+        narrow: bool = False,
+        apply: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Replan:
-        """Find the columns that the table would have, had all of it come in one batch; nothing is written.
+        """Find the columns that the table would have, had all of it come in one batch.
 
         Its rows, what waits in the rest, and what waits in quarantine are planned again, by the rules and
-        settings of today. ``paths``: the fields to show, with all below them. ``narrow``: types may become
-        narrower. Raises UsageError, DataError.
+        settings of today. ``paths``: the fields that may get other columns, with all below them. ``narrow``:
+        types may become narrower. ``apply``: give the table these columns, in one commit, and replay its
+        quarantine behind it. Raises UsageError, DataError.
         """
-        return replan(self.format, paths, narrow=narrow, progress=progress)
+        result = replan(self.format, paths, narrow=narrow, apply=apply, progress=progress)
+        return self._with_view(result) if apply and result.fields else result
+
+    def _with_view(self, result: _Changed) -> _Changed:
+        """The result, with a note on the table's view, which is made again."""
+        return replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
 
     def quarantine(self) -> Quarantine:
         """The records that were not accepted and wait, by reason. DuckDB, where it is installed, lists them

@@ -2,47 +2,50 @@
 
 The records are its rows, turned back into JSON, with what waits in the rest and in quarantine. They go the
 way of any batch, observed in tasks and planned for an empty table, so there is no second set of rules.
+
+To apply it, the rows are written with the new columns beside the old ones, which are dropped in the same
+commit, so `undo` restores them like any dropped column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
+import pyarrow as pa
+
 from driftline.convert.records import RowRecords, is_declared
+from driftline.convert.replanner import ColumnSwap, Replanner
 from driftline.convert.spark import from_spark
+from driftline.convert.types import DEEPEST
+from driftline.core.changes import apply, diff
 from driftline.core.columns.replanning import (
+    Replanned,
     ReplannedField,
+    ReplanRequest,
+    fixed_fields,
     replanned,
-    roles,
     settings_of_rows,
 )
+from driftline.core.history.entries import of_replan
 from driftline.core.planning.own_columns import field_of, keys_of
 from driftline.core.planning.plan import Plan
-from driftline.core.planning.policies import policy_of
-from driftline.core.schema.naming import data_key
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import (
-    List,
-    Path,
-    Schema,
-    Struct,
-    Type,
-    children,
-    dotted,
-    mark_unwritable,
-)
+from driftline.core.schema.types import Path, Schema, Struct, dotted, mark_unwritable
+from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.table import TableSettings
-from driftline.core.support import as_json
-from driftline.errors import UsageError, no_table
-from driftline.formats.base import CatalogTable, State
+from driftline.core.support import as_json, deep_recursion
+from driftline.errors import DataError, UsageError, no_table
+from driftline.formats.base import CatalogTable, Moved, State
+from driftline.formats.commit import Retry, rewriting
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.ingest.rewrite import check_readable
-from driftline.operations.replay import explaining
+from driftline.operations.replay import explaining, replay
 from driftline.operations.split_columns import Counts, counted_values
 from driftline.quarantine.pending import Pending, quarantined
 from driftline.readers.json.rows import JsonRows, Run
@@ -52,11 +55,10 @@ from driftline.runtime.spark_conf import FILES, LOOK, configured
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.sql.lost import waiting
-from driftline.sql.quoting import name
-from driftline.tasks.run import FrameTasks, numbered
+from driftline.sql.quoting import any_value, name
+from driftline.tasks.run import FrameTasks, converted, numbered
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.observe.json_lines import Why
@@ -93,8 +95,10 @@ class ReplanJson(TypedDict):
     dry_run: bool
     rows: int
     quarantined: int
+    replayed: int
     fields: list[ReplannedFieldJson]
     stay: list[ReplannedFieldJson]
+    snapshot: int | None
     notes: list[str]
 
 
@@ -133,6 +137,7 @@ class Replan(Shown):
         quarantined: the number of records that wait in quarantine and are records.
         fields: those that would have other columns.
         stay: those that would, but keep theirs, and why.
+        replayed: the number of quarantined records that the table has taken since.
     """
 
     table: str
@@ -142,6 +147,8 @@ class Replan(Shown):
     fields: tuple[CountedField, ...]
     stay: tuple[CountedField, ...]
     notes: tuple[str, ...] = ()
+    replayed: int = 0
+    snapshot: int | None = None
 
     def to_dict(self) -> ReplanJson:
         """The form that `--json` prints."""
@@ -153,30 +160,87 @@ def replan(
     paths: Sequence[str] = (),
     *,
     narrow: bool = False,
+    apply: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Replan:
-    """Plan all records of a table at once, by the rules, settings and hints of today; nothing is written.
+    """Plan all records of a table at once, by the rules, settings and hints of today.
 
     Args:
         table: the table.
-        paths: the fields to show, with all below them; all fields by default.
+        paths: the fields that may get other columns, with all below them; all fields by default.
         narrow: types may become narrower than now.
+        apply: give the table these columns, in one commit, and replay its quarantine behind it; else, nothing
+            is written. If others change the table, it is planned again.
         progress: called with each phase.
 
     Raises:
         UsageError: there is no such table, or a path is none.
-        DataError: Spark cannot read its rows.
+        DataError: Spark cannot read its rows, or one batch would refuse some of them; nothing is changed.
     """
     try:
         chosen = [keys_of(field_of(path)) for path in paths]
     except ValueError as error:
         raise UsageError(str(error), "driftline schema shows the fields") from error
-    state = table.load()
-    if not state.exists:
-        raise no_table(table.name)
-    with configured(table.spark, {**FILES, **LOOK}), explaining(table.name):
-        check_readable(table, state.schema)
-        return _ReplanRun.of(table, state, progress).run(chosen, narrow=narrow)
+
+    def attempt() -> Replan:
+        """Plan the table as it is now."""
+        state = table.load()
+        if not state.exists:
+            raise no_table(table.name)
+        with explaining(table.name):
+            check_readable(table, state.schema)
+            if apply:
+                return _applied(table, state, chosen, retry, narrow=narrow)
+            run = _ReplanRun.of(table, state, table.read(), progress)
+            return run.report(run.outcome(chosen, narrow=narrow))
+
+    retry = Retry(table.name, progress)
+    with configured(table.spark, {**FILES, **LOOK}):
+        outcome = retry.run(attempt)
+    if not (apply and outcome.quarantined):
+        return outcome
+    progress("replaying")
+    return replace(outcome, replayed=replay(table, progress=progress).written)
+
+
+def _applied(
+    table: CatalogTable, state: State, chosen: Sequence[Path], retry: Retry, *, narrow: bool
+) -> Replan:
+    """Give the table the columns that one batch would make, as far as they are other ones than now."""
+    with rewriting(table, state, retry) as rewrite:
+        run = _ReplanRun.of(table, state, rewrite.rows, retry.progress)
+        outcome = run.outcome(chosen, narrow=narrow)
+        run.check(outcome)
+        report = replace(run.report(outcome), dry_run=False)
+        if not outcome.fields:
+            return report
+        retry.progress("writing")
+        transaction = rewrite.transaction
+        swap = ColumnSwap.of(state.schema, outcome.plan, outcome.fields, run.settings.mark)
+        transaction.evolve(swap.added)
+        between = transaction.schema
+        replanner = Replanner.of(swap, outcome.plan, between, run.settings_of(outcome))
+        columns = {(column.path[0],) for field in outcome.fields for column in field.now}
+        columns |= {(old,) for old in (swap.rest or ())[:1] if old is not None}
+        ids = table.row_ids(any_value(sorted(columns)))
+
+        def anew(rows: DataFrame) -> DataFrame:
+            """The rows with the new columns; their ids stay."""
+            return converted(rows.selectExpr("*", *ids), replanner.before, replanner.rows, between.struct)
+
+        def check(appended: DataFrame) -> None:
+            """Take in rows that others appended meanwhile. Raises Moved if they need another plan."""
+            nonlocal run
+            run = replace(run, rows=run.rows.unionByName(appended))
+            now = run.outcome(chosen, narrow=narrow)
+            if (now.plan.schema, now.plan.route) != (outcome.plan.schema, outcome.plan.route):
+                raise Moved("what others have appended meanwhile would have other columns")
+
+        rewrite.replace(anew, {"driftline.replan": "true"}, check)
+        transaction.evolve(diff(between, swap.after(between)))  # type: ignore[arg-type]
+        transaction.set(of_replan(" ".join(spelled_path(field.path) for field in outcome.fields)))
+        retry.progress("committing")
+    return replace(report, snapshot=rewrite.transaction.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,19 +261,25 @@ class _ReplanRun:
     progress: Callable[[str], None]
 
     @classmethod
-    def of(cls, table: CatalogTable, state: State, progress: Callable[[str], None]) -> _ReplanRun:
+    def of(
+        cls, table: CatalogTable, state: State, rows: DataFrame, progress: Callable[[str], None]
+    ) -> _ReplanRun:
         """Open a table."""
         settings = replace(from_properties(state.properties), as_text=table.as_text)
         waiting_records = None if _opens_envelopes(settings) else _waiting_records(table)
-        return cls(table, state, settings, table.read(), waiting_records, progress)
+        return cls(table, state, settings, rows, waiting_records, progress)
 
-    def run(self, chosen: Sequence[Path], *, narrow: bool) -> Replan:
-        """Plan, compare, and count."""
+    def outcome(self, chosen: Sequence[Path], *, narrow: bool) -> Replanned:
+        """Plan all records."""
         schema = mark_unwritable(self.state.schema, self.table.fillable(self.state.schema))
-        fixed = self._fixed()
-        outcome = replanned(schema, self.settings.mark, fixed, is_declared, self._plan, narrow=narrow)
-        fields = [f for f in outcome.fields if _is_chosen(f.path, chosen)]
-        stay = [f for f in outcome.stay if _is_chosen(f.path, chosen)]
+        uses = {id_: use.why for id_, use in self.table.definition().column_uses().items()}
+        fixed = fixed_fields(self.state.schema.struct, self.settings, uses)
+        request = ReplanRequest(schema, self.settings.mark, fixed, is_declared, chosen, narrow)
+        return replanned(request, self._plan, self._inexact)
+
+    def report(self, outcome: Replanned) -> Replan:
+        """Count the values of the fields."""
+        fields, stay = outcome.fields, outcome.stay
         self.progress("counting")
         counts = counted_values(*self._columns_of([*fields, *stay]))[0]
         waits = waiting(self.rows, self.state.schema, self.settings.mark)
@@ -225,30 +295,51 @@ class _ReplanRun:
             tuple(self._notes(outcome.plan)),
         )
 
-    def _fixed(self) -> dict[Path, str]:
-        """The fields that keep their columns, by keys of the data, and why."""
-        uses = self.table.definition().column_uses()
-        fields = dict(_fields_by_id(self.state.schema.struct, self.settings.mark))
-        settings = self.settings.fields
-        policies = {path: settings.at(path).policy for path in fields.values()}
-        return {
-            **{fields[id_]: use.why for id_, use in uses.items() if id_ in fields},
-            **{path: f"it is part of the {role}" for path, role in roles(settings)},
-            **{path: f"its policy is {p}" for path, p in policies.items() if not policy_of(p).makes_columns},
-        }
+    def check(self, outcome: Replanned) -> None:
+        """Raise DataError if one batch would refuse some row, or rows are merged field by field."""
+        row_key = self.settings.row_key
+        if row_key is not None and row_key.patch:
+            raise DataError(
+                f"{self.table.name}: its rows are merged field by field, and a replan would not keep their orders",
+                "resolve makes one column of a field",
+            )
+        if outcome.plan.conflicts:
+            settings = replace(self.settings_of(outcome), on_conflict="fail")
+            self._accepted(outcome.plan.before, settings, [self._texts_of_rows])
 
-    def _plan(self, before: Schema) -> Plan:
-        """Plan all records for a table with these columns."""
+    def settings_of(self, outcome: Replanned) -> TableSettings:
+        """The settings by which an outcome was planned."""
+        return settings_of_rows(self.settings, outcome.excluded)
+
+    def _plan(self, before: Schema, excluded: frozenset[Path]) -> Plan:
+        """Plan all records for a table with these columns, without some fields."""
+        frames = [self._texts_of_rows, *([] if self.quarantined is None else [self.quarantined])]
+        return self._accepted(before, settings_of_rows(self.settings, excluded), frames)
+
+    def _accepted(
+        self, before: Schema, settings: TableSettings, frames: Sequence[tuple[DataFrame, Texts]]
+    ) -> Plan:
         self.progress("observing")
-        request = ScanRequest(before, settings_of_rows(self.settings))
-        rows = RowRecords(self.state.schema.struct, self.settings.mark)
-        frames: list[tuple[DataFrame, Texts]] = [(numbered(self.rows), _RecordsOfRows(rows))]
-        if self.quarantined is not None:
-            frames.append(self.quarantined)
-        _, planned = accepted(
-            _ReplanScan(request, request.terms, tuple(frames)), RecentBatches(), self.progress
-        )
-        return planned
+        request = ScanRequest(before, settings)
+        scan = _ReplanScan(request, request.terms, frames)
+        return accepted(scan, RecentBatches(), self.progress)[1]
+
+    @property
+    def _texts_of_rows(self) -> tuple[DataFrame, Texts]:
+        records = RowRecords(self.state.schema.struct, self.settings.mark, self.settings.fields)
+        return numbered(self.rows), _RecordsOfRows(records)
+
+    def _inexact(self, planned: Plan, fields: Sequence[ReplannedField]) -> set[Path]:
+        """The fields with a value that would not read back as it is."""
+        self.progress("comparing")
+        swap = ColumnSwap.of(self.state.schema, planned, fields, self.settings.mark)
+        between = apply(self.state.schema, swap.added)
+        replanner = Replanner.of(swap, planned, between, settings_of_rows(self.settings))
+        with deep_recursion(DEEPEST):  # the plan is sent with the task
+            paths_by_task = (
+                numbered(self.rows).mapInArrow(partial(_faults, replanner), "paths binary").collect()
+            )
+        return {path for row in paths_by_task for path in pickle.loads(row.paths)}  # noqa: S301  our own bytes
 
     def _columns_of(self, fields: Sequence[ReplannedField]) -> tuple[DataFrame, Struct]:
         """The rows with the columns that the fields are in."""
@@ -278,12 +369,6 @@ def _waiting_records(table: CatalogTable) -> tuple[DataFrame, Texts] | None:
     return scan.frame, scan.texts
 
 
-def _is_chosen(path: Path, chosen: Sequence[Path]) -> bool:
-    return not chosen or any(
-        path[: len(prefix)] == prefix or prefix[: len(path)] == path for prefix in chosen
-    )
-
-
 def _counted(
     field: ReplannedField, counts: Counts, waiting_values: Sequence[tuple[Path, int]]
 ) -> CountedField:
@@ -293,13 +378,12 @@ def _counted(
     return CountedField(field, tuple(counts.get(column.path, 0) for column in field.now), waits)
 
 
-def _fields_by_id(type_: Type, mark: str, path: Path = ()) -> Iterator[tuple[int, Path]]:
-    """Yield the ids of columns, each with its field's path by keys of the data."""
-    for f in children(type_):
-        key = data_key(f, mark) if isinstance(type_, Struct) else f.name
-        field_path = path if isinstance(type_, List) else (*path, key)
-        yield f.id, field_path
-        yield from _fields_by_id(f.type, mark, field_path)
+def _faults(replanner: Replanner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the fields whose values the new columns would not hold, once for a task."""
+    paths: set[Path] = set()
+    for batch in batches:
+        paths |= replanner.faults(from_spark(batch, replanner.before))
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(paths)], pa.binary())], ["paths"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,9 +233,9 @@ def _last_change(table: str, versions: Versions) -> Entry:
 
 
 def _just_rewritten(table: CatalogTable, versions: Versions) -> bool:
-    """True if the last change is a resolve or a promote, and no row was written since."""
+    """True if the last change is a resolve, a promote or a replan, and no row was written since."""
     last = _last_change(table.name, versions)
-    return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
+    return last.by in ("resolve", "promote", "replan") and table.load().snapshot == last.after.snapshot
 
 
 def _target(table: str, versions: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:

@@ -116,11 +116,13 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
 def replanned(result: Replan) -> Iterator[RenderableType]:
     """The columns that a table would have, had all of it come in one batch, by field."""
     count = len(result.fields)
-    others = f"{counted(count, 'field')} would have other columns" if count else "the same columns"
+    verb = "would have" if result.dry_run else "got"
+    others = f"{counted(count, 'field')} {verb} other columns" if count else "the same columns"
     records = counted(result.rows, "row")
     if result.quarantined:
         records += f" and {counted(result.quarantined, 'record')} in quarantine"
-    yield Text.assemble((clean(result.table), "bold"), f"  {others}, had {records} come in one batch")
+    had = f", had {records} come in one batch" if result.dry_run or not count else f", of {records}"
+    yield Text.assemble((clean(result.table), "bold"), f"  {others}{had}")
     for field in result.fields[: 4 * LISTED]:
         yield from _replanned(field)
     if count > 4 * LISTED:
@@ -131,6 +133,8 @@ def replanned(result: Replan) -> Iterator[RenderableType]:
         yield Hanging(Text(f"{path} stays, not {then}: {field.field.why}", "dim"), 2, 6)
     if len(result.stay) > LISTED:
         yield Text(f"  and {len(result.stay) - LISTED} fields more stay", "dim")
+    if result.replayed:
+        yield Text(f"  {counted(result.replayed, 'record')} of the quarantine came behind it", "green")
     for note in result.notes:
         yield Hanging(Text(clean(note), "yellow"), 2, 6)
 

@@ -216,7 +216,7 @@ def _who(entry: Entry) -> str:
             return f"batch {record.batch}" + (f"  {', '.join(counts)}" if counts else "")
         case "alter":
             return clean(record.text)
-        case "resolve" | "promote" | "split" | "compact":
+        case "resolve" | "promote" | "replan" | "split" | "compact":
             return f"{entry.by} {clean(record.text)}"
         case "undo":
             return f"undo of {clean(record.text)}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from driftline.core.changes import AddColumn
 from driftline.core.columns.siblings import families
 from driftline.core.planning.conversions import fits
 from driftline.core.planning.plan import Plan
+from driftline.core.planning.policies import policy_of
 from driftline.core.planning.policies.preserve import DATELIKE
-from driftline.core.schema.naming import data_key, is_metadata
+from driftline.core.schema.naming import caseless, data_key, is_metadata, unmarked
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import (
     STRING,
@@ -24,12 +26,14 @@ from driftline.core.schema.types import (
     Struct,
     Type,
     all_optional,
+    children,
     peel,
 )
 from driftline.core.settings.fields import FieldSettings
 from driftline.core.settings.table import TableSettings
 
 NARROWER = "the type would be narrower"
+INEXACT = "a value would not read back as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +68,54 @@ class Replanned:
     Attributes:
         fields: those that would have other columns.
         stay: those that would, but keep theirs.
+        excluded: those that go on waiting in the rest, as they have no columns.
     """
 
     plan: Plan
     fields: tuple[ReplannedField, ...]
     stay: tuple[ReplannedField, ...]
+    excluded: frozenset[Path] = frozenset()
 
 
-def settings_of_rows(settings: TableSettings) -> TableSettings:
-    """The settings by which rows that were accepted are planned again."""
+@dataclass(frozen=True, slots=True)
+class ReplanRequest:
+    """A table to be planned at once.
+
+    Attributes:
+        now: its schema.
+        mark: begins docs of evolved columns.
+        fixed: the fields that keep their columns, by keys of the data, and why.
+        is_declared: true for the type of a column that no plan would make.
+        paths: the fields that may get other columns, with all below them; all fields if there are none.
+        narrow: types may become narrower, and maps structs.
+    """
+
+    now: Schema
+    mark: str
+    fixed: Mapping[Path, str]
+    is_declared: Callable[[Type], bool]
+    paths: Sequence[Path] = ()
+    narrow: bool = False
+
+    def asks_for(self, path: Path) -> bool:
+        """True if a field, or one below it, may get other columns."""
+        return not self.paths or any(
+            path[: len(prefix)] == prefix or prefix[: len(path)] == path for prefix in self.paths
+        )
+
+
+PlanOf: TypeAlias = Callable[[Schema, frozenset[Path]], Plan]
+Inexact: TypeAlias = Callable[[Plan, Sequence[ReplannedField]], Iterable[Path]]
+
+
+def settings_of_rows(settings: TableSettings, excluded: Iterable[Path] = ()) -> TableSettings:
+    """The settings by which rows that were accepted are planned again, without the fields at some paths."""
+    fields = settings.fields.all_at_once()
+    for path in excluded:
+        fields = fields.excluding(path)
     return replace(
         settings,
-        fields=settings.fields.all_at_once(),
+        fields=fields,
         on_conflict="quarantine",
         max_record_bytes=sys.maxsize,
         records=(),
@@ -86,47 +126,95 @@ def settings_of_rows(settings: TableSettings) -> TableSettings:
     )
 
 
-def roles(field_settings: FieldSettings, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def fixed_fields(struct: Struct, settings: TableSettings, uses: Mapping[int, str]) -> dict[Path, str]:
+    """Find the fields that keep their columns, by keys of the data, and why.
+
+    Args:
+        struct: the table's columns.
+        settings: of the table.
+        uses: what columns are needed for, by id.
+    """
+    fixed: dict[Path, str] = {}
+    for path, column in _columns_by_field(struct, settings.mark):
+        policy = settings.fields.at(path).policy
+        if column.id in uses:
+            fixed[path] = uses[column.id]
+        elif not policy_of(policy).makes_columns:
+            fixed[path] = f"its policy is {policy}"
+        elif _is_stated(column, settings.mark):
+            fixed[path] = "it has a default or a comment, or no row is without a value"
+    return fixed | {path: f"it is part of the {role}" for path, role in _roles(settings.fields)}
+
+
+def _roles(field_settings: FieldSettings, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yield the fields of the key and of the order, each with its role."""
     for key, child in field_settings.fields.items():
         if child.role:
             yield (*path, key), child.role
-        yield from roles(child, (*path, key))
+        yield from _roles(child, (*path, key))
 
 
-def replanned(
-    now: Schema,
-    mark: str,
-    fixed: Mapping[Path, str],
-    is_declared: Callable[[Type], bool],
-    plan_of: Callable[[Schema], Plan],
-    *,
-    narrow: bool = False,
-) -> Replanned:
+def _columns_by_field(type_: Type, mark: str, path: Path = ()) -> Iterator[tuple[Path, Field]]:
+    """Yield all columns, each with its field's path by keys of the data."""
+    for f in children(type_):
+        key = data_key(f, mark) if isinstance(type_, Struct) else f.name
+        field_path = path if isinstance(type_, List) else (*path, key)
+        if isinstance(type_, Struct):
+            yield field_path, f
+        yield from _columns_by_field(f.type, mark, field_path)
+
+
+def _is_stated(column: Field, mark: str) -> bool:
+    """True if a person has said more of a column than its type."""
+    if is_metadata(column.doc):
+        return False
+    defaults = column.write_default is not None or column.initial_default is not None
+    return column.required or defaults or unmarked(column.doc, mark) is not None
+
+
+def replanned(request: ReplanRequest, plan_of: PlanOf, inexact: Inexact = lambda *_: ()) -> Replanned:
     """Plan all records of a table at once.
 
     Args:
-        now: the table's schema.
-        mark: begins docs of evolved columns.
-        fixed: the fields that keep their columns, by keys of the data, and why.
-        is_declared: true for the type of a column that no plan would make.
-        plan_of: plans all records for a table with these columns.
-        narrow: types may become narrower, and maps structs.
+        request: the table, and what is asked for.
+        plan_of: plans all records for a table with these columns, without the fields at some paths.
+        inexact: finds the fields whose values the columns of a plan would not hold as those of now do.
     """
+    now, mark = request.now, request.mark
     stay: dict[Path, ReplannedField] = {}
+    unasked: dict[Path, ReplannedField] = {}
     while True:
-        pinned = fixed.keys() | stay.keys()
-        struct = all_optional(_kept_fields(now.struct, pinned, is_declared, mark, ()))
-        planned = plan_of(replace(now, struct=struct, identifiers=frozenset()))
-        differing = tuple(differences(now.struct, planned.schema.struct, mark))
-        differing = tuple(field for field in differing if field.path not in pinned)
-        narrower = {f.path: replace(f, why=NARROWER) for f in differing if not narrow and _is_narrower(f)}
-        if not narrower:
-            reasons = dict(_reasons(planned))
-            explained = tuple(replace(field, why=_why(field, reasons)) for field in differing)
-            return Replanned(planned, explained, tuple(stay.values()))
+        pinned = request.fixed.keys() | stay.keys() | unasked.keys()
+        struct = all_optional(_kept_fields(now.struct, pinned, request.is_declared, mark, ()))
+        waiting = frozenset(f.path for f in (*stay.values(), *unasked.values()) if not f.now)
+        planned = plan_of(replace(now, struct=struct, identifiers=frozenset()), waiting)
+        differing = [f for f in differences(now.struct, planned.schema.struct, mark) if f.path not in pinned]
         # What stays may decide names and types of the others, so all is planned again.
-        stay |= narrower
+        if others := _unasked(request, differing):
+            unasked |= others
+        elif staying := _staying(request, planned, differing, inexact):
+            stay |= staying
+        else:
+            reasons = dict(_reasons(planned))
+            explained = tuple(replace(f, why=_why(f, reasons)) for f in differing)
+            return Replanned(planned, explained, tuple(stay.values()), waiting)
+
+
+def _unasked(request: ReplanRequest, differing: Sequence[ReplannedField]) -> dict[Path, ReplannedField]:
+    """The fields that are not asked for; else, those whose names new columns would get."""
+    others = {f.path: f for f in differing if not request.asks_for(f.path)}
+    return others or {f.path: f for f in _namesakes(request.now, differing, request.mark)}
+
+
+def _staying(
+    request: ReplanRequest, planned: Plan, differing: Sequence[ReplannedField], inexact: Inexact
+) -> dict[Path, ReplannedField]:
+    """The fields whose types would become narrower; else, those whose values would not be held."""
+    narrower = {f.path: replace(f, why=NARROWER) for f in differing if not request.narrow and _is_narrower(f)}
+    if narrower or not differing:
+        return narrower
+    lossy = set(inexact(planned, differing))
+    return {f.path: replace(f, why=INEXACT) for f in differing if f.path in lossy}
 
 
 def _kept_fields(
@@ -200,6 +288,21 @@ def _columns_by_key(struct: Struct, mark: str) -> dict[str, tuple[Field, ...]]:
 def _outlines(columns: Iterable[Field]) -> set[tuple[str, str]]:
     """The columns by what tells them apart from the outside."""
     return {(column.name, outline(column.type)) for column in columns}
+
+
+def _namesakes(now: Schema, differing: Sequence[ReplannedField], mark: str) -> Iterator[ReplannedField]:
+    """Yield the fields without a value whose columns have names that new columns would get."""
+    replaced = {column.path for field in differing for column in field.now}
+    for field in differing:
+        parent_path = field.then[0].path[:-1]
+        parent = now.find(parent_path)
+        struct = now.struct if parent is None else parent.type
+        assert isinstance(struct, Struct)
+        new_names = {caseless(planned.path[-1]) for planned in field.then}
+        for column in struct.fields:
+            held = ColumnAt((*parent_path, column.name), column.type)
+            if caseless(column.name) in new_names and held.path not in replaced:
+                yield ReplannedField((*field.path[:-1], data_key(column, mark)), (held,), ())
 
 
 def _inside(

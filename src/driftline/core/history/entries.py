@@ -64,7 +64,7 @@ class ChangeRecord:
     """A recorded author.
 
     Attributes:
-        by: batch, alter, resolve, promote, split, compact or undo.
+        by: batch, alter, resolve, promote, replan, split, compact or undo.
         batch: its id, or that of the batch whose rows the undo took back.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
@@ -119,6 +119,11 @@ def of_resolve(text: str) -> dict[str, str]:
 def of_promote(text: str) -> dict[str, str]:
     """The property that records a `promote`, by its paths."""
     return {CHANGE_RECORD: dump_record({"by": "promote", "id": uuid4().hex, "text": cut_statement(text)})}
+
+
+def of_replan(text: str) -> dict[str, str]:
+    """The property that records a `replan`, by the fields that got other columns."""
+    return {CHANGE_RECORD: dump_record({"by": "replan", "id": uuid4().hex, "text": cut_statement(text)})}
 
 
 def of_split(text: str) -> dict[str, str]:

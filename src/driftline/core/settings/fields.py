@@ -108,6 +108,12 @@ class FieldSettings:
         fields = {key: field_settings.all_at_once() for key, field_settings in self.fields.items()}
         return replace(self, new_fields="add", role="", fields=fields)
 
+    def excluding(self, path: Path) -> FieldSettings:
+        """Exclude the field at a path; steps into lists may be omitted."""
+        if not path:
+            return replace(self, excluded=True)
+        return replace(self, fields={**self.fields, path[0]: self.of(path[0]).excluding(path[1:])})
+
     def without_maps(self) -> FieldSettings:
         """Keep all objects structs, at any depth."""
         fields = {key: field_settings.without_maps() for key, field_settings in self.fields.items()}

@@ -164,7 +164,7 @@ def who(by: str, text: str) -> str:
             return f"batch {short(text)}"
         case "alter":
             return clean(text)
-        case "resolve" | "promote" | "split" | "compact":
+        case "resolve" | "promote" | "replan" | "split" | "compact":
             return f"{by} {clean(text)}"
         case "undo":
             return f"undo of {clean(text)}"
