@@ -66,6 +66,11 @@ def test_hint_of_each_error_has_no_flag_in_python(monkeypatch: pytest.MonkeyPatc
         ("a path such as in--format.d, of `tables`", "a path such as in--format.d, of `tables`", "a path such as in--format.d"),
         ("pass --lake FOLDER.", 'pass path="FOLDER".', "pass --lake FOLDER."),
         ("--skip-empty leaves them out", "skip_empty=True leaves them out", 'skip_empty = "true" leaves them out'),
+        (
+            "`driftline split s.t --by 'a.`b.c`'` makes them",
+            '`Lake.fan_out(…).split("s.t")` makes them',
+            "`driftline split s.t --by 'a.`b.c`'` makes them",
+        ),
         ("driftline undo s.t --to 3", "Table.undo(to=3)", "driftline undo s.t --to 3"),
         ("driftline resolve s.t a.b --as TYPE", 'Table.resolve("a.b", "TYPE")', "driftline resolve s.t a.b --as TYPE"),
         ("""driftline alter "ALTER TABLE s.t SET TBLPROPERTIES ('a' = 'b')", which""",

@@ -66,6 +66,7 @@ _CALLS = tuple(
         (r"(?:driftline )?resolve --as (?P<type>ARG)", "Table.resolve(…, {type})"),
         (r"--as (?P<type>ARG)", "type={type}"),
         (r"driftline resolve --dry-run", "Table.resolve(…, dry_run=True)"),
+        (r"driftline split (?P<table>ARG) --by ARG", "Lake.fan_out(…).split({table})"),
         (r"driftline undo ARG --to (\d+)", r"Table.undo(to=\1)"),
         (r"driftline alter (?P<sql>ARG)", "Lake.alter({sql})"),
         (r"--to (VERSION)\b", r"to=\1"),
