@@ -17,6 +17,7 @@ from driftline.errors import UsageError
 from driftline.formats.base import UnknownError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.iceberg import transaction as committing
+from driftline.ingest import pipeline
 from driftline.keys import anew
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import peer, run, same
@@ -289,3 +290,25 @@ def test_a_delete_by_duckdb_that_began_before_a_compaction_does_not_commit_besid
         table.ingest([{"id": n} for n in range(100, 103)])
         connection.execute("COMMIT").execute("DELETE FROM lk.shop.orders WHERE id = 3")
     assert (table.read().where("id = 3").count(), table.read().where("id = 99").count()) == (0, 1)
+
+
+@pytest.mark.parametrize(("reason", "content"), [("gone", None), ("damaged", b"PAR1, once")])
+def test_a_file_that_is_gone_or_damaged_is_left_by_compactions_and_the_others_become_one(
+    lake: Lake,
+    table_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    content: bytes | None,
+) -> None:
+    monkeypatch.setattr(pipeline, "_MANY_FILES", 5)
+    table, file = lake.table(table_name), tmp_path / "rows.jsonl"
+    fill(table, file, {})
+    lost = min(map(Path, data_files(table)), key=lambda path: path.stat().st_mtime_ns)
+    lost.unlink() if content is None else lost.write_bytes(content)
+    more = put(file, [{"id": 60 + n} for n in range(8)])
+    table.ingest(more, again=True)
+    hints = table.ingest(more, again=True, settings={"compact": "auto"}).hints
+    assert [hint for hint in hints if "small files" in hint] == ["4 small files became 1 file, of 33 rows"]
+    assert table.compact().left[f"the file is {reason}"] == 1
+    assert lost.name in {Path(path).name for path in data_files(table)}

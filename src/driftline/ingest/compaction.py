@@ -88,7 +88,7 @@ def compact_behind(table: CatalogTable, progress: Progress) -> tuple[str, ...]:
                 added = write_anew(transaction, table, group, retry)
                 rows = counted(sum(file.left for file in group), "row")
                 notes.append(f"{len(group)} small files became {counted(added.files, 'file')}, of {rows}")
-    except (DriftlineError, PySparkException, Py4JError, OSError) as error:
+    except (DriftlineError, PySparkException, Py4JError, OSError, pa.ArrowException) as error:
         message = error.message if isinstance(error, DriftlineError) else explained(error)[0]
         notes.append(f"small files are not compacted: {message}")
     return tuple(notes)

@@ -26,8 +26,13 @@ def why_immovable(
         reserved: the ids of columns that the format has in files for itself.
         sources: the ids of columns by whose values the file was put into its partition.
     """
-    with stored.open(path) as stream:
-        schema = pq.read_schema(stream)
+    try:
+        with stored.open(path) as stream:
+            schema = pq.read_schema(stream)
+    except FileNotFoundError:
+        return "the file is gone"
+    except pa.ArrowInvalid:
+        return "the file is damaged"
     if not stored.can_move(path):
         return "its values are in another type than the table's"
     if any(field_id(column) is None for column in schema):

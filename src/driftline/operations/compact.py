@@ -132,7 +132,8 @@ def compact(
     if not table.load().exists:
         raise no_table(table.name)
     progress("choosing files")
-    chosen = file_transaction(table, Retry(table.name, progress)).rewritable(sort=sort)
+    with explaining(table.name):
+        chosen = file_transaction(table, Retry(table.name, progress)).rewritable(sort=sort)
     tally = _Tally(left=Counter(chosen.left))
     for number, group in enumerate(chosen.groups, 1):
         if dry_run:
