@@ -45,6 +45,7 @@ _OF_JSON = frozenset(
     {"boolean", "long", "double", "date", "timestamp", "timestamp_ntz", "string"}
     | {"decimal(38, 0)", "decimal(38, 18)"}
 )
+_encode = msgspec.json.Encoder(order="sorted").encode  # so that equal records have equal lines
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -119,7 +120,7 @@ class RowRecords:
             for number, entries in enumerate(column.to_pylist()):
                 if entries:
                     records[number] = _joined(records[number], opened(dict(entries)))
-        return [msgspec.json.encode(record) for record in records]
+        return list(map(_encode, records))
 
     def _records(
         self, struct: Struct, columns: Sequence[pa.Array], count: int, field_settings: FieldSettings

@@ -189,7 +189,7 @@ class Replanner:
         lines = replace(self._records, moments=True).lines(batch)
         records = [
             {key: member for key, member in parse(line).items() if key in self._keys} for line in lines
-        ]
+        ]  # the rest may have other keys
         filled = self.anew.of_json(records)
         columns = self._filled(self.between, base.columns, self.anew.struct, filled.columns)
         if self.swap.rest is not None:
@@ -209,11 +209,13 @@ class Replanner:
             return {field.path for field in self.swap.fields}
         gone = self.swap.gone
         lines_before = [reading.lines(batch) for reading in self._records.readings()]
-        records = replace(self._records, struct=self.between, left_out=gone)
+        records = replace(self._records, struct=self.between, left_out=gone | self._others)
         lines_after = [reading.lines(rows) for reading in records.readings()]
         for old_lines, new_lines in zip(
             zip(*lines_before, strict=True), zip(*lines_after, strict=True), strict=True
         ):
+            if not set(old_lines).isdisjoint(new_lines):
+                continue
             old, new = [*map(parse, old_lines)], [*map(parse, new_lines)]
             for field in self.swap.fields:
                 key = field.path[0]
@@ -223,7 +225,13 @@ class Replanner:
 
     @property
     def _records(self) -> RowRecords:
-        return RowRecords(self.before, self.mark, self.anew.settings.fields)
+        return RowRecords(self.before, self.mark, self.anew.settings.fields, left_out=self._others)
+
+    @property
+    def _others(self) -> frozenset[int]:
+        """The ids of the columns of other fields, which need not be read; the rest is."""
+        rest, fields = rest_column(self.before), self.before.fields
+        return frozenset(f.id for f in fields if data_key(f, self.mark) not in self._keys and f != rest)
 
     @property
     def _keys(self) -> set[str]:
