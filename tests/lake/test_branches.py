@@ -139,3 +139,22 @@ def test_table_whose_newest_rows_have_a_dropped_column_takes_the_next_ones(
     lake.sql(f"alter table {table_name} drop column b")
     table.ingest([{"id": 3, "a": "z"}])
     assert table.read().count() == 3
+
+
+@pytest.mark.parametrize("act", ["resolve", "replan"])
+def test_columns_that_a_branch_was_written_with_stay_and_that_is_told(
+    lake: Lake, table_name: str, tmp_path: Path, act: str
+) -> None:
+    table = lake.table(table_name)
+    for number, price in enumerate((1, '"x"')):
+        (tmp_path / f"{number}.json").write_text(f'{{"id": {number}, "price": {price}}}\n')
+        table.ingest(tmp_path / f"{number}.json")
+    table.lake.sql(f"alter table {table_name} create branch audit")
+    before = table.state()
+    acts = {"resolve": lambda: table.resolve("price", "string"), "replan": lambda: table.replan(apply=True)}
+    with pytest.raises(DataError, match="branch audit was written with price"):
+        acts[act]()
+    assert table.state() == before
+    table.lake.sql(f"alter table {table_name} drop branch audit")
+    acts[act]()
+    assert table.state() != before

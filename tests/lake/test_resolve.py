@@ -377,6 +377,7 @@ def test_undo_takes_it_back(lake: Lake, table_name: str, tmp_path: Path) -> None
     entry = table.history().entries[-1]
     assert (entry.by, entry.record.text) == ("resolve", "n --as 'long' --drop-rest")
     assert drifted.columns == ["id", "n"]
+    lake.table(f"{table_name}_beside").ingest(drifted.files[0])  # in a DuckLake, a snapshot of all tables
     done = table.undo()
     assert not done.hidden
     assert table.schema().schema.struct == before

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from driftline.core.schema.types import Schema, dotted
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
 
@@ -155,12 +156,27 @@ class Rewrite:
         self.replaced = True
 
 
+def check_branches(table: CatalogTable, before: Schema, after: Schema) -> None:
+    """Raise DataError if a branch was written with a column that goes: its rows would be without it."""
+    stay = {f.id for _, f in after.walk()}
+    gone = {f.id: dotted(path) for path, f in before.walk() if f.id not in stay}
+    # Tags do not count, because they read their own schema.
+    for branch, columns in table.branches().items() if gone else ():
+        needed = [path for id_, path in gone.items() if id_ in columns]
+        if needed:
+            raise DataError(
+                f"{table.name}: branch {branch} was written with {needed[0]}, and branches read with the table's schema",
+                f"drop the branch or merge it first: ALTER TABLE … DROP BRANCH {branch}",
+            )
+
+
 @contextmanager
 def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewrite]:
     """Rewrite a table, from the ``state`` in which it was loaded.
 
     The block may replace the rows. At its end they become visible; after an error, their files are deleted.
-    Raises CommitConflict if the rows are not right for the changes of another writer.
+    Raises CommitConflict if the rows are not right for the changes of another writer, DataError if a branch
+    needs a column that goes.
     """
     transaction = table.transaction(state)
     try:
@@ -170,6 +186,7 @@ def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewri
         rewrite = Rewrite(table, transaction, transaction.read())
         yield rewrite
         if rewrite.replaced:
+            check_branches(table, state.schema, transaction.schema)
             commit(transaction, table.load, retry)
     except BaseException:
         transaction.abandon()

@@ -29,7 +29,7 @@ from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
 from driftline.core.support import as_json
 from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch
-from driftline.formats.commit import Retry
+from driftline.formats.commit import Retry, check_branches
 from driftline.operations import history
 from driftline.operations.keyed import check_definition, check_remembered
 from driftline.operations.rekeying import check_restored
@@ -235,7 +235,16 @@ def _last_change(table: str, versions: Versions) -> Entry:
 def _just_rewritten(table: CatalogTable, versions: Versions) -> bool:
     """True if the last change is a resolve, a promote or a replan, and no row was written since."""
     last = _last_change(table.name, versions)
-    return last.by in ("resolve", "promote", "replan") and table.load().snapshot == last.after.snapshot
+    if last.by not in ("resolve", "promote", "replan"):
+        return False
+    now = table.load()
+    if now.snapshot == last.after.snapshot:
+        return True
+    try:  # others are of rows that were only moved; a DuckLake's are of its other tables, too
+        appended = table.appended(replace(now, snapshot=last.after.snapshot), now)
+    except DataError:  # the snapshot has expired
+        return False
+    return appended is not None and appended.isEmpty()
 
 
 def _target(table: str, versions: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
@@ -280,15 +289,7 @@ def _possible(table: CatalogTable, plan: Restoration) -> None:
         if column not in ids:
             path = dotted(plan.before.path_of(column) or ())
             raise DataError(f"{table.name}: {path} cannot be hidden: {use.why}", f"{use.way_out} first")
-    gone = {f.id: dotted(path) for path, f in plan.before.schema.walk() if f.id not in ids}
-    # Tags do not block an undo, because they read their own schema.
-    for branch, columns in table.branches().items():
-        needed = [path for id_, path in gone.items() if id_ in columns]
-        if needed:
-            raise DataError(
-                f"{table.name}: branch {branch} was written with {needed[0]}, and branches read with the table's schema",
-                f"drop the branch or merge it first: ALTER TABLE … DROP BRANCH {branch}",
-            )
+    check_branches(table, plan.before.schema, plan.after.schema)
 
 
 def _layout(before: Definition, after: Definition) -> Sequence[str]:
