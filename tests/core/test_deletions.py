@@ -22,7 +22,7 @@ DELETE = {
 OTHERS = {
     "capture.finding: self.channel.delete",  # messages of a queue
     "readers.avro.binary: np.delete",
-    "formats.iceberg.alteration: transaction.newDelete().deleteFile",  # out of a snapshot
+    "formats.iceberg.alteration: update.deleteFile",  # out of a snapshot
     "formats.iceberg.compaction: rewrite.deleteFile",
     "formats.iceberg.row_delta: update.deleteFile",
     "formats.iceberg.transaction: delete.deleteFile",

@@ -190,6 +190,9 @@ CASES = {
     "undo": Case(lambda lake, home: lake.table(TABLE).undo(yes=True)),
     "resolve": Case(lambda lake, home: lake.table(TABLE).resolve("price", "string")),
     "promote": Case(lambda lake, home: lake.table(TABLE).promote(everything=True)),
+    "replan": Case(  # its commit, and that of the replay behind it
+        lambda lake, home: lake.table(TABLE).replan(apply=True), frozenset({5}), always=True, steps=True
+    ),
     "replay": Case(
         lambda lake, home: lake.table(TABLE).replay(), frozenset({5}), always=True
     ),
