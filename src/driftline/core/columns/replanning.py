@@ -46,7 +46,7 @@ class ColumnAt:
 
 @dataclass(frozen=True, slots=True)
 class ReplannedField:
-    """A field that would have then_base columns.
+    """A field that would have other columns.
 
     Attributes:
         path: by keys of the data.
@@ -252,7 +252,7 @@ def _kept_type(
 def differences(
     now: Struct, then: Struct, mark: str, parents: tuple[Path, Path] = ((), ()), keys: Path = ()
 ) -> Iterator[ReplannedField]:
-    """Yield the fields that have then_base columns; those that no record has are left out.
+    """Yield the fields that have other columns; those that no record has are left out.
 
     Args:
         parents: the paths of both structs.
@@ -348,7 +348,7 @@ def _reasons(planned: Plan) -> Iterator[tuple[Path, str]]:
 
 
 def _why(field: ReplannedField, reasons: Mapping[Path, str]) -> str:
-    """The reason of then_base columns, in words."""
+    """The reason for the other columns, in words."""
     if not field.now:
         return "its values wait in the rest or in quarantine"
     now, then = ([outline(c.type) for c in columns] for columns in (field.now, field.then))
