@@ -493,3 +493,13 @@ def same_lists(left: pa.Array, right: pa.Array) -> bool:
             return False
         left, right = left.flatten(), right.flatten()
     return not (pa.types.is_list(left.type) or pa.types.is_list(right.type))
+
+
+def by_list(values: list[Any], lists: pa.Array) -> list[Any]:
+    """Cut the values of all lists into those of each one; None for a null list."""
+    out: list[Any] = []
+    start = 0
+    for length in lists.value_lengths().to_pylist():
+        out.append(None if length is None else values[start : start + length])
+        start += length or 0
+    return out

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from driftline.convert.declared import entries_of
+from driftline.convert.leaves import by_list
 from driftline.convert.promoter import Steps, nested
 from driftline.convert.rest import json_values
 from driftline.core.columns.siblings import families
@@ -157,13 +158,13 @@ class RowRecords:
                 valid = array.is_valid().to_pylist()
                 return [record if is_there else None for record, is_there in zip(records, valid, strict=True)]
             case List(element):
-                return _cut(self._values(element, array.flatten(), field_settings.inside(1)), array)
+                return by_list(self._values(element, array.flatten(), field_settings.inside(1)), array)
             case Map(_, value):
                 lists = entries_of(array)
                 flat = lists.flatten()
                 values = self._values(value, flat.field(1), field_settings.of("value"))
                 pairs = zip(flat.field(0).to_pylist(), values, strict=True)
-                return [None if entries is None else dict(entries) for entries in _cut([*pairs], lists)]
+                return [None if entries is None else dict(entries) for entries in by_list([*pairs], lists)]
             case Primitive(name):
                 values = json_values(array, type_, points=name in _FLOATING)
                 # Of floating points, a text is none of JSON's numbers.
@@ -190,16 +191,6 @@ def _rank(column: Field) -> tuple[int, int]:
     """The order of a field's columns: those with fewer lists, then narrow types first."""
     dim, base = peel(column.type)
     return dim, _RANKS.get(base.name, len(_RANKS)) if isinstance(base, Primitive) else isinstance(base, Map)
-
-
-def _cut(values: list[Any], lists: pa.Array) -> list[Any]:
-    """The values of each list."""
-    out: list[Any] = []
-    start = 0
-    for length in lists.value_lengths().to_pylist():
-        out.append(None if length is None else values[start : start + length])
-        start += length or 0
-    return out
 
 
 @dataclass(frozen=True, slots=True)

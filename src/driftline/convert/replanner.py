@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
@@ -17,7 +17,7 @@ from driftline.convert.declared import entries_of
 from driftline.convert.leaves import same_lists
 from driftline.convert.records import RowRecords, is_spelled_whole
 from driftline.convert.types import arrow_type
-from driftline.core.changes import AddColumn
+from driftline.core.changes import AddColumn, without_columns
 from driftline.core.columns.replanning import ReplannedField
 from driftline.core.columns.siblings import Fields
 from driftline.core.planning.own_columns import REST, is_type_key, keys_of, rest_column, steps, type_key
@@ -177,7 +177,7 @@ class Replanner:
         struct = planned.schema.struct
         rest_field = rest_column(struct)
         columns = tuple(f for f in struct.fields if data_key(f, settings.mark) in keys or f == rest_field)
-        before = _without(after, new)
+        before = without_columns(after, new.keys())
         same = Converter(after, by_name(before, after), settings)
         anew = Converter(without_defaults(Struct(columns)), lean(route), settings)
         return cls(swap, before, after, new, frozenset(around), same, anew, settings.mark)
@@ -305,13 +305,6 @@ class Replanner:
                         stay[type_key(path)] = texts[type_key(path)]
             entries.append([*(stay | dict(new or ())).items()] or None)
         return pa.array(entries, arrow_type(REST.type))
-
-
-def _without(struct: Struct, ids: Iterable[int]) -> Struct:
-    """The struct without the columns of these ids, at any depth."""
-    without = _swapped(struct, frozenset(ids), {})
-    assert isinstance(without, Struct)
-    return without
 
 
 def _flat(lists: pa.Array) -> pa.Array:

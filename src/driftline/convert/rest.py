@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
-from driftline.convert.leaves import Maps, Numbers, NumberText, Shredded, Tree, Values, merged
+from driftline.convert.leaves import Maps, Numbers, NumberText, Shredded, Tree, Values, by_list, merged
 from driftline.convert.types import arrow_type
 from driftline.core.planning.own_columns import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
@@ -279,12 +279,12 @@ def json_values(array: pa.Array, type_: Type, points: bool = False) -> list[Any]
             records = _records(children, type_, len(array), points)
             return [r if v else None for r, v in zip(records, array.is_valid().to_pylist(), strict=True)]
         case List(element):
-            return _cut(json_values(array.flatten(), element, points), array)
+            return by_list(json_values(array.flatten(), element, points), array)
         case Map(key, value):
             entries = entries_of(array)
             flat = entries.flatten()
             keys = [_key(k) for k in json_values(flat.field(0), key)]
-            pairs = _cut(list(zip(keys, json_values(flat.field(1), value, points), strict=True)), entries)
+            pairs = by_list(list(zip(keys, json_values(flat.field(1), value, points), strict=True)), entries)
             return [None if items is None else _object(items) for items in pairs]
         case Primitive():
             return _leaves(array, type_, points)
@@ -303,16 +303,6 @@ def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
     if any(isinstance(key, msgspec.Raw) for key, _ in pairs) or len(dict(pairs)) < len(pairs):
         return msgspec.Raw(b"{%b}" % b",".join(b"%b:%b" % (encode(k), encode(v)) for k, v in pairs))
     return dict(pairs)
-
-
-def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
-    """Return the items of each list."""
-    out: list[Any] = []
-    start = 0
-    for length in lists.value_lengths().to_pylist():
-        out.append(None if length is None else items[start : start + length])
-        start += length or 0
-    return out
 
 
 def _leaves(array: pa.Array, type_: Primitive, points: bool) -> list[Any]:

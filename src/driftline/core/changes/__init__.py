@@ -4,7 +4,7 @@ The planner and `alter` make them, a format applies a list of them in one commit
 between two versions.
 """
 
-from driftline.core.changes.apply import apply, diff, fresh, stages
+from driftline.core.changes.apply import apply, diff, fresh, stages, without_columns
 from driftline.core.changes.check import NullCount
 from driftline.core.changes.evolve import Refused, evolved
 from driftline.core.changes.text import ChangeJson, TableChangeJson, details, in_words, reportable, to_dict
@@ -83,4 +83,5 @@ __all__ = [
     "reportable",
     "stages",
     "to_dict",
+    "without_columns",
 ]

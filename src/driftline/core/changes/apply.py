@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -363,7 +364,7 @@ def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
         parent = paths.get(ids[path[:-1]])
         if i in new and parent is not None and (*parent, path[-1]) in taken:
             # Iceberg resolves names in one update as they were before it, so the name has to be free first.
-            middle = replace(after, struct=_without(after.struct, new), identifiers=frozenset())
+            middle = replace(after, struct=without_columns(after.struct, new), identifiers=frozenset())
             return [(before, middle), (middle, after)]
     return [(before, after)]
 
@@ -452,7 +453,8 @@ def longest_rising(numbers: list[int]) -> set[int]:
     return out
 
 
-def _without(struct: Struct, ids: set[int]) -> Struct:
+def without_columns(struct: Struct, ids: AbstractSet[int]) -> Struct:
+    """The struct without the columns of these ids, at any depth."""
     return Struct(tuple(_trimmed(f, ids) for f in struct.fields if f.id not in ids))
 
 
@@ -461,7 +463,7 @@ def _trimmed(column: Field, ids: Iterable[int]) -> Field:
 
     def of(type_: Type) -> Type:
         if isinstance(type_, Struct):
-            return _without(type_, gone)
+            return without_columns(type_, gone)
         if isinstance(type_, Map):
             return replace(type_, value=of(type_.value))
         return type_ if isinstance(type_, Primitive) else replace(type_, element=of(type_.element))
