@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -152,6 +152,9 @@ bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to pla
 
 bench-pages: $(INSTALLED) ## the pages of `driftline ui` for thousands of tables, and of columns (ARGS="--tables 100")
 	@$(PY) bench/pages.py $(ARGS)
+
+bench-replanned: $(INSTALLED) ## drifting micro-batches, replanned while they come, verified and taken back (ARGS="--batches 60")
+	@$(PY) bench/replanned.py $(ARGS)
 
 bench-watched: $(INSTALLED) ## what metrics and lineage cost a micro-batch, with them and without in turns (ARGS="--batches 30")
 	@$(PY) bench/watched.py $(ARGS)
