@@ -70,8 +70,8 @@ class Shown(ServedLake):
     def captures(self, name):
         failed = CaptureStatus(7, has_ended=True, error=HOSTILE)
         return [
-            CaptureState(HOSTILE, QUOTES, BROKEN, True, 1, AT, AT, 1),
-            CaptureState(HOSTILE, QUOTES, BROKEN, False, 1, AT, AT, 1, failed),
+            CaptureState(HOSTILE, QUOTES, BROKEN, True, 1, AT, AT),
+            CaptureState(HOSTILE, QUOTES, BROKEN, False, 1, AT, AT, failed),
         ]
 
     def ask(self, sql):

@@ -271,7 +271,7 @@ class Invocation:
 
         assert self._embedded is not None
         rows = rows_by_duckdb(self._embedded, offline.name)
-        return replace(measured, split=split_of(measured, offline.load(), rows))
+        return replace(measured, split=split_of(measured, offline.load, rows))
 
     def verify(self, table: str, files: Sequence[str], kind: str, *, exactly: bool) -> Verdict:
         """Check a small table against small files without Java. Raises NeedsSpark where that takes Spark."""

@@ -276,11 +276,11 @@ class Lake(Shown):
         offline = self.embedded.table(table.name) if self.embedded is not None and not exact else None
         measured = offline_stats(offline, over_time=over_time) if offline else None
         if self.embedded is not None and offline is not None and measured is not None:
-            rows, state = rows_by_duckdb(self.embedded, table.name), offline.load
+            rows, load = rows_by_duckdb(self.embedded, table.name), offline.load
         else:
             measured = stats(table.format, exact=exact, over_time=over_time, progress=progress)
-            rows, state = rows_by_spark(table.format), table.format.load
-        return replace(measured, split=split_of(measured, state(), rows)) if names_split else measured
+            rows, load = rows_by_spark(table.format), table.format.load
+        return replace(measured, split=split_of(measured, load, rows)) if names_split else measured
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; its first ingest creates it."""

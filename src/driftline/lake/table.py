@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
     from driftline.lake import Lake
 
-_Changed = TypeVar("_Changed", Resolved, Promoted, Replan)
+_Changed = TypeVar("_Changed", Resolved, Promoted, Replan, Compacted)
 
 
 @front
@@ -419,8 +419,7 @@ class Table(Shown):
         compacted = compact(
             self.format, sort=sort, drop_unused=drop_unused, dry_run=dry_run, progress=progress
         )
-        follows = () if dry_run or not compacted.unused.dropped else view_note(self.lake.format, self.format)
-        return replace(compacted, notes=follows)
+        return self._with_view(compacted) if compacted.unused.dropped and not dry_run else compacted
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True

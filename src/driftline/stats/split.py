@@ -26,16 +26,19 @@ _RECORDS = 200  # of fewer, their number says little
 Rows = Callable[[int], "pa.Table | None"]
 
 
-def split_of(measured: Stats, state: State, rows: Rows) -> split_by_field.SplitByField | None:
+def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by_field.SplitByField | None:
     """The field that would split a table, if that saves half of the cells.
 
     Args:
         measured: the table's statistics.
-        state: of the table.
+        load: loads the state of the table.
         rows: reads so many rows of the table, if they can be read.
     """
+    if measured.route is not None or not _is_sparse(measured):
+        return None
+    state = load()
     settings = from_properties(state.properties)
-    if settings.row_key is not None or measured.route is not None or not _is_sparse(measured):
+    if settings.row_key is not None:
         return None
     some = rows(split_by_field.FIRST)
     if some is None or not some.num_rows:
@@ -61,10 +64,11 @@ def _is_sparse(measured: Stats) -> bool:
 
 def rows_by_duckdb(lake: EmbeddedLake, table: str) -> Rows:
     """Read rows of a table without Spark; none where DuckDB is not installed, or does not read the table."""
-    from driftline.operations.duckdb_query import query  # late: without a split to find nothing needs it
 
     def rows(count: int) -> pa.Table | None:
         """Some rows."""
+        from driftline.operations.duckdb_query import query  # late: without a split to find nothing needs it
+
         sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} LIMIT {count}"
         try:
             with query(lake.in_duckdb(sql), sql) as batches:

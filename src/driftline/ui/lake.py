@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 from driftline.capture.checkpoint import Checkpoint, captured_patterns, captures_of, default_place
 from driftline.capture.status import CaptureStatus
 from driftline.config import redacted
-from driftline.core.history.batch_properties import Captured
 from driftline.core.planning.own_columns import rest_column
-from driftline.core.schema.naming import QUARANTINE, caseless, is_pattern
+from driftline.core.schema.naming import QUARANTINE, caseless
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type
 from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError, UsageError, no_table
@@ -50,7 +49,6 @@ class CaptureState:
         runs: None where the system does not tell.
         number: of its last micro-batch, at ``at``; None before the first.
         begun: the time at which a micro-batch began that has not ended.
-        in_table: the last micro-batch that the table has.
         status: as the capture has noted it; None if it has not.
     """
 
@@ -61,7 +59,6 @@ class CaptureState:
     number: int | None = None
     at: int | None = None
     begun: int | None = None
-    in_table: int | None = None
     status: CaptureStatus | None = None
 
     @property
@@ -229,24 +226,16 @@ class ServedLake:
     def captures(self, name: str) -> list[CaptureState]:
         """The captures of a table, or pattern, that keep their checkpoints in a lake on this machine."""
         warehouse = self._local
-        captures = captures_of(warehouse, name)
-        if not captures:  # as most of a lake's tables, whose states are not to be read for it
-            return []
-        properties: Mapping[str, str] = {}
-        if not is_pattern(name):
-            with suppress(DriftlineError):
-                properties = self.state(name).properties
-        return [self._capture(str(warehouse), name, capture, properties) for capture in captures]
+        return [self._capture(str(warehouse), name, capture) for capture in captures_of(warehouse, name)]
 
-    def _capture(self, warehouse: str, table: str, name: str, properties: Mapping[str, str]) -> CaptureState:
+    def _capture(self, warehouse: str, table: str, name: str) -> CaptureState:
         checkpoint = Checkpoint(default_place(warehouse, table, name), name, durable=False)
         spark, done, planned = Path(checkpoint.spark), checkpoint.last("commits"), checkpoint.last("offsets")
-        last = Captured.of(name, properties)
         return CaptureState(
             table, name, checkpoint.source, _is_locked(Path(checkpoint.place, "lock")),
             done if done >= 0 else None, _touched(spark / "commits" / str(done)),
             _touched(spark / "offsets" / str(planned)) if planned > done else None,
-            None if last is None else last.epoch, CaptureStatus.of(Path(checkpoint.place)),
+            CaptureStatus.of(Path(checkpoint.place)),
         )  # fmt: skip
 
     def ask(self, sql: str) -> QueryAnswer:
