@@ -25,7 +25,7 @@ from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable, name_text
 from driftline.core.settings.creation import Creation
-from driftline.core.settings.csv import JSON_SIGNS
+from driftline.core.settings.csv import JSON_SIGNS, UNSTATED
 from driftline.core.settings.declarations import property_of
 from driftline.core.settings.properties import (
     NEW_TABLE,
@@ -250,7 +250,7 @@ class BatchRequest:
 
     Attributes:
         properties: the batch's settings that the table keeps.
-        creation: the layout of a new table.
+        creation: the layout of a new table, if one is requested.
         files: their stamps before the batch.
         fingerprints: the files that the table has to remember.
         recent: previous batches.
@@ -267,7 +267,7 @@ class BatchRequest:
     progress: Progress
     retry: Retry
     files: Mapping[str, Stamp]
-    creation: Creation
+    creation: Creation | None = None
     fingerprints: FileFingerprints = field(default_factory=FileFingerprints)
     recent: RecentBatches = field(default_factory=RecentBatches)
     alone: Mapping[str, str] = field(default_factory=dict)
@@ -313,8 +313,10 @@ class BatchRequest:
             DataError: the table has one of the files.
             UsageError: the table has another key.
         """
-        state = with_feed(self.table, self.table.load())
-        if state.exists:
+        state = self.table.load()
+        if not state.exists:
+            state = with_feed(self.table, state)
+        elif self.properties:
             check_kept(self.table.name, state.properties, self.properties)
         self.check(state)
         return state
@@ -338,7 +340,7 @@ class BatchRequest:
         """Return the batch's settings; a table that it creates gets the defaults of new tables."""
         properties = {**self._new(state), **state.properties, **self._stated}
         settings = replace(from_properties(properties), as_text=self.table.as_text)
-        if settings.csv.signs == JSON_SIGNS or self._stated.keys() & _SIGNS:
+        if settings.csv == UNSTATED or settings.csv.signs == JSON_SIGNS or self._stated.keys() & _SIGNS:
             return settings
         return replace(settings, csv=replace(settings.csv, kept=True))
 
@@ -355,7 +357,8 @@ class BatchRequest:
 
     def with_own(self, planned: Plan, observation: Observation) -> Plan:
         """Add the columns that the source fills itself to the plan, if there are records."""
-        return with_own(planned, self.source.columns) if observation.tally.records else planned
+        columns = self.source.columns if observation.tally.records else ()
+        return with_own(planned, columns) if columns else planned
 
     def new_definition(self, state: State, planned: Plan) -> Definition | None:
         """Return the definition of the table that the batch creates; None if it exists, or is not created.
@@ -367,13 +370,14 @@ class BatchRequest:
         table = self.table
         settings, blank = self.settings(state), table.blank
         check_declared(table.name, planned.route, settings.fields)
-        if settings.row_key is not None and not self.creation.format_version:
+        creation = self.creation or Creation()
+        if settings.row_key is not None and not creation.format_version:
             blank = replace(blank, format_version=max(blank.format_version, WITH_VECTORS))
-        return self.creation.definition(table.name, blank, planned.schema, settings, table.parts_of)
+        return creation.definition(table.name, blank, planned.schema, settings, table.parts_of)
 
     def differences(self, state: State) -> tuple[str, ...]:
         """Compare an existing table with the requested layout; a capture reports the differences once."""
-        if not (self.creation and state.exists) or (self.token is not None and not self.token.tried):
+        if self.creation is None or not state.exists or (self.token is not None and not self.token.tried):
             return ()
         table = self.table
         return tuple(self.creation.differences(table.name, table.definition(), table.parts_of))
@@ -479,7 +483,7 @@ def outcome(
     counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.fields)
     counted = counted.with_expectations(planned.settings.expect, planned.observation)
-    new_definition = batch.new_definition(state, planned.plan) if batch.creation else None
+    new_definition = batch.new_definition(state, planned.plan) if batch.creation is not None else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)

@@ -235,10 +235,14 @@ class BatchRun:
         observed = scan.observe() if written.results is None else scan.merged(written.results)
         batch.recent.remember(observed)
         plan, tally = self._plan_of(observed), observed.observation.tally
-        fail_of_expectation(observed.observation, speculated.settings)
-        rejects = unreadable(observed.observation, speculated.settings)
-        fails = rejects and speculated.settings.on_conflict == "fail"
-        if written.diverged or plan.conflicts or fails:
+        if tally.violations:
+            fail_of_expectation(observed.observation, speculated.settings)
+        fails = tally.rejected and speculated.settings.on_conflict == "fail"
+        if (
+            written.diverged
+            or plan.conflicts
+            or (fails and unreadable(observed.observation, speculated.settings))
+        ):
             raise SpeculationFailed(observed)
         if plan.schema != speculated.plan.schema or not same_rows(plan.route, speculated.plan.route):
             raise SpeculationFailed(observed)
@@ -263,9 +267,10 @@ class BatchRun:
 
     def properties(self, planned: Planned) -> dict[str, str]:
         """The table properties that the batch sets, besides that it is in and who brought it."""
-        begins = rest_column(planned.state.schema.struct) is None
-        paths = paths_of_rest(planned.plan)
-        since = first_seen(planned.state.properties, paths, self.batch.id, begins=begins)
+        since: Mapping[str, str] = {}
+        if paths := paths_of_rest(planned.plan):
+            begins = rest_column(planned.state.schema.struct) is None
+            since = first_seen(planned.state.properties, paths, self.batch.id, begins=begins)
         return {**since, **self._violated(planned)}
 
     def _violated(self, planned: Planned) -> dict[str, str]:
@@ -469,10 +474,12 @@ class PreparedRows(Prepared):
         return self._report(location)
 
     def _author(self) -> Mapping[str, str]:
+        if not (changes := self.planned.plan.changes):
+            return {}
         counts = {} if self.planned.counts is None else self.planned.counts.outcomes
         if counts and self.rejects is not None:
             counts["quarantined"] = self.rejects.rows
-        return of_batch(self.planned.batch.id, self.planned.plan.changes, counts)
+        return of_batch(self.planned.batch.id, changes, counts)
 
     def _rebase(self) -> State:
         """Load the table again, and check that the plan holds for it."""

@@ -37,7 +37,6 @@ from driftline.keys.filling import Test, holds, like_pattern, record_test
 from driftline.observe.decoder import REFUSED, UNSPEAKABLE
 from driftline.observe.observation import Violations, sample
 from driftline.readers.deletes import fields_type
-from driftline.readers.task import AdmissionTerms
 
 if TYPE_CHECKING:
     from driftline.observe.json_lines import LineNumbers
@@ -59,11 +58,6 @@ class ExpectationCheck:
         self._aside = [e.action == "quarantine" for e in expectations]
         self._keys = [list(dict.fromkeys(path[0] for path in paths_of(e.condition))) for e in expectations]
         self._violations: dict[str, Violations] = {}
-
-    @classmethod
-    def of(cls, terms: AdmissionTerms) -> ExpectationCheck | None:
-        """Return the check for a table; None if it expects nothing."""
-        return cls(terms.settings.expect) if terms.settings.expect else None
 
     @gc_paused()
     def lines(

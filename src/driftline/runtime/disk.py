@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from driftline.runtime.stores import Options
 
+NO_ACCESS = "grant access to it, or pass only the folders or a glob to read"
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _AT_ONCE = 8  # syncs in parallel share one flush of the disk
 _NOT_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # of file systems that sync no folder
 # macOS: fsync alone leaves data in the disk's own cache.
@@ -101,6 +103,18 @@ def flush(file: int) -> None:
             fcntl.fcntl(file, _FULL)
             return
     os.fsync(file)
+
+
+def mode(path: Path) -> int:
+    """Return the mode of a file or folder, through links; 0 if nothing is there. Raises SetupError."""
+    try:
+        return path.stat().st_mode
+    except ValueError:  # a name that no file can have
+        return 0
+    except OSError as error:
+        if error.errno in _NOWHERE:
+            return 0
+        raise SetupError(f"{path}: cannot be read: {error.strerror}", NO_ACCESS) from error
 
 
 def on_disk(location: str) -> Path | None:

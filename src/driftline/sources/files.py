@@ -20,8 +20,9 @@ from driftline.files.endings import (
     may_be_text,
 )
 from driftline.files.text import opened
+from driftline.runtime.disk import mode
 from driftline.runtime.stores import Uri, is_stored, mapped, version
-from driftline.sources.listing import below, glob_base, listing, matching, mode, outside
+from driftline.sources.listing import below, glob_base, listing, matching, outside
 from driftline.sources.spooled import STDIN, format_in, is_pipe, is_url, shown
 
 _HEAD = 2**16  # bytes that show the format of a text

@@ -94,7 +94,7 @@ class JsonFiles(Source):
         splits = [split for of_file in mapped(cut, self.files) for split in of_file]
         splits = with_earlier_names(splits, settings.csv) if self.workbooks else splits
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
-        members = json_members(self.texts) if settings.hive else {}
+        members = json_members(self.texts) if settings.hive and any(self.texts.values()) else {}
         return [
             replace(part, beside=members.get(part.path, ()))
             for split in splits

@@ -43,6 +43,7 @@ from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.csv.types import type_of, types_of
 from driftline.runtime.aws import client
 from driftline.runtime.aws import explaining as explaining_aws
+from driftline.runtime.disk import NO_ACCESS, mode
 from driftline.runtime.stores import Uri, configured, explaining, filesystem
 
 if TYPE_CHECKING:
@@ -187,9 +188,7 @@ def fits_step(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern) and name.startswith(".") <= pattern.startswith(".")
 
 
-_HINT = "grant access to it, or pass only the folders or a glob to read"
 _Identity = tuple[int, int]
-_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def below(folder: str, lake: str | Path | None = None) -> Iterator[os.DirEntry[str]]:
@@ -233,7 +232,7 @@ def _identity(folder: str | Path) -> _Identity:
     try:
         stat = Path(folder).stat()
     except OSError as error:
-        raise SetupError(f"{folder}: cannot be listed: {error.strerror}", _HINT) from error
+        raise SetupError(f"{folder}: cannot be listed: {error.strerror}", NO_ACCESS) from error
     return stat.st_dev, stat.st_ino
 
 
@@ -274,18 +273,6 @@ def _matching(path: Path, steps: Sequence[str], above: frozenset[_Identity] = fr
             yield from _matching(Path(entry.path), steps, above)
 
 
-def mode(path: Path) -> int:
-    """Return the mode of a file or folder, through links; 0 if nothing is there. Raises SetupError."""
-    try:
-        return path.stat().st_mode
-    except ValueError:  # a name that no file can have
-        return 0
-    except OSError as error:
-        if error.errno in _NOWHERE:
-            return 0
-        raise SetupError(f"{path}: cannot be read: {error.strerror}", _HINT) from error
-
-
 def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[Path]:
     """Drop the paths in the lake's folder. All ``paths`` are below ``base``."""
     if lake is None:
@@ -310,7 +297,7 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
         return list(os.scandir(folder))
     except OSError as error:
-        raise SetupError(f"{folder}: cannot be listed: {error.strerror}", _HINT) from error
+        raise SetupError(f"{folder}: cannot be listed: {error.strerror}", NO_ACCESS) from error
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

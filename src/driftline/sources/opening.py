@@ -160,7 +160,8 @@ class Named(NamedTuple):
 
     def texts(self) -> PathTexts:
         """Return the texts in the files' paths."""
-        return {file: path_texts(self.names.get(file, file)) for file in self.files}
+        named = {file: self.names.get(file, file) for file in self.files}
+        return {file: path_texts(name) if "=" in name else {} for file, name in named.items()}
 
 
 def _of_files(

@@ -29,10 +29,9 @@ from driftline.files.endings import ASK_FORMAT, format_by_name, is_archive, is_h
 from driftline.files.text import largest, too_large
 from driftline.formats.lakes import Orphan
 from driftline.runtime import temporary
-from driftline.runtime.disk import NEW, Bounds, delete_folder, on_disk
+from driftline.runtime.disk import NEW, Bounds, delete_folder, mode, on_disk
 from driftline.runtime.spark_conf import runs_here
 from driftline.runtime.stores import RedirectError, Redirects, buffered, is_stored, opened, passes
-from driftline.sources.listing import mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

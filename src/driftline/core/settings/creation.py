@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """The requested layout, in the words of the settings; empty where nothing was requested.
+    """The requested layout, in the words of the settings; a text is empty where nothing was requested.
 
     >>> Creation("day(at), bucket(16, id)").paths
     [('at',), ('id',)]
@@ -38,9 +38,6 @@ class Creation:
     partition_by: str = ""
     sort_by: str = ""
     format_version: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.partition_by or self.sort_by or self.format_version)
 
     @property
     def paths(self) -> list[Path]:

@@ -181,6 +181,9 @@ class Dialect:
         return " ".join(f"--{name} {text}" for name, text in shown.items() if text)
 
 
+UNSTATED = Dialect()
+
+
 def header_flags(names: Sequence[str], above: int, delimiter: str = "") -> str:
     """The flags that name all columns of a file; empty where the names are too long, or cannot be stated.
 

@@ -12,7 +12,7 @@ from driftline.core.schema.definition import CHANGE, OPERATION, POSITION, UNAVAI
 from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import List, Map, Path, Primitive, peel
 from driftline.core.settings.creation import Creation
-from driftline.core.settings.csv import Dialect
+from driftline.core.settings.csv import UNSTATED, Dialect
 from driftline.core.settings.declarations import PATH_SETTINGS, PREFIX, SETTINGS, in_groups, property_of
 from driftline.core.settings.fields import (
     FieldSettings,
@@ -23,7 +23,7 @@ from driftline.core.settings.fields import (
     parse_paths,
     spelled_path,
 )
-from driftline.core.settings.row_key import RowKey, parse_condition, parse_expectation
+from driftline.core.settings.row_key import KEY_SETTINGS, RowKey, parse_condition, parse_expectation
 from driftline.core.settings.table import TableSettings, parse_metadata
 from driftline.errors import UsageError
 
@@ -33,10 +33,10 @@ READINGS = f"{PREFIX}readings"
 EXPECTED = f"{PREFIX}expect."  # begins the name of each expectation's property
 
 # Settings that count where a table is made; the table itself then has what they say.
-_ONCE = in_groups("layout")
-_DIALECT = in_groups("csv")
+_ONCE = {property_of(name): name for name in in_groups("layout")}
+_DIALECT = {property_of(name): name for name in in_groups("csv")}
 # Settings by which records are taken out of a file.
-_READING = in_groups("csv", "files")
+_READING = tuple(map(property_of, in_groups("csv", "files")))
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -70,7 +70,7 @@ def newly_kept(before: Mapping[str, str] | None, sent: Mapping[str, str]) -> dic
     """
     names = {key: _name(key) for key in sent if key.startswith(PREFIX)}
     if before is None:
-        return {name: sent[key] for key, name in names.items() if name in _DIALECT and sent[key]}
+        return {name: sent[key] for key, name in names.items() if key in _DIALECT and sent[key]}
     return {name: sent[key] for key, name in names.items() if before.get(key, "") != sent[key]}
 
 
@@ -79,15 +79,15 @@ def _name(key: str) -> str:
     return name.replace("-", "_") + dot + path
 
 
-def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
-    """Split the properties of `as_properties` into a new table's layout and the properties it keeps.
+def creation(properties: Mapping[str, str]) -> tuple[Creation | None, dict[str, str]]:
+    """Split the properties of `as_properties` into a new table's layout, if requested, and those it keeps.
 
     >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})
     """
-    once = {property_of(name): name for name in _ONCE}
-    layout = {once[key]: value for key, value in properties.items() if key in once}
-    return Creation(**layout), {key: value for key, value in properties.items() if key not in once}
+    layout = {_ONCE[key]: value for key, value in properties.items() if value and key in _ONCE}
+    keeps = {key: value for key, value in properties.items() if key not in _ONCE}
+    return Creation(**layout) if layout else None, keeps
 
 
 def of_one_batch(properties: Mapping[str, str]) -> dict[str, str]:
@@ -96,8 +96,7 @@ def of_one_batch(properties: Mapping[str, str]) -> dict[str, str]:
     >>> of_one_batch({"driftline.thousands": ".", "driftline.hints.n": "long", "driftline.key": "id"})
     {'driftline.thousands': '.', 'driftline.hints.n': 'long'}
     """
-    names = tuple(map(property_of, _READING))
-    return {key: text for key, text in properties.items() if key in names or key.startswith(HINTS)}
+    return {key: text for key, text in properties.items() if key in _READING or key.startswith(HINTS)}
 
 
 def flattened(settings: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -139,9 +138,9 @@ def _checked(key: str, value: str) -> str:
     try:
         if dot:
             _check_at(name, path, value)
-        if name in _ONCE:
+        if name in _ONCE.values():
             _check_creation(key, Creation(**{name: value}))
-        elif name in _DIALECT:
+        elif name in _DIALECT.values():
             _dialect({property_of(name): value})
         elif name in _PARSERS:
             _PARSERS[name](value)
@@ -232,7 +231,7 @@ def _text_readings(
 
 def reading(properties: Mapping[str, str]) -> dict[str, str]:
     """Select the properties that affect how files are read, and which of their records are set aside."""
-    read = {name: properties[name] for name in map(property_of, _READING) if properties.get(name)}
+    read = {name: properties[name] for name in _READING if properties.get(name)}
     expected = {name: text for name, text in properties.items() if name.startswith(EXPECTED) and text}
     return read | dict(sorted(expected.items()))
 
@@ -271,7 +270,7 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
 
     if value("envelope"):  # of the order, which needs it, and what the table itself adds
         paths["policies"] = dict.fromkeys(((CHANGE,), OPERATION, POSITION), "preserve") | paths["policies"]
-    row_key = _row_key({name: value(name) for name in SETTINGS})
+    row_key = _row_key({name: value(name) for name in SETTINGS}) if plain.keys() & KEY_SETTINGS else None
     settings = TableSettings(
         dates=value("dates"),
         mark=value("mark"),
@@ -384,7 +383,10 @@ def _check_roles(settings: TableSettings) -> None:
 
 def _dialect(properties: Mapping[str, str]) -> Dialect:
     """Read the dialect from properties. Raises UsageError for settings that contradict each other."""
+    stated = {name: properties[key] for key, name in _DIALECT.items() if properties.get(key)}
+    if not stated:
+        return UNSTATED
     try:
-        return Dialect(**{name: properties.get(property_of(name), "") for name in _DIALECT})  # type: ignore[arg-type]
+        return Dialect(**stated)  # type: ignore[arg-type]
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -337,9 +337,10 @@ def _file_plan(
     }
     settings = FileSettings.of(properties, _GATHERED)
     distribution = _distribution(spark._jvm, table, schema)
-    if settings is None or not (
+    if settings is None or distribution is None:
+        return None
+    if not (
         convertible(schema.struct)
-        and distribution.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and not any(key.startswith(_UNKNOWN) for key in properties)
     ):
@@ -348,8 +349,11 @@ def _file_plan(
     return FilePlan(schema, modes_of(spark._jvm, table, schema, properties), settings, target, distribution)
 
 
-def _distribution(jvm: Any, table: Any, schema: Schema) -> Distribution:
-    """Return the keys of the table's partition spec and of its sort order."""
+def _distribution(jvm: Any, table: Any, schema: Schema) -> Distribution | None:
+    """Return the keys of the table's spec and of its sort order; None if tasks cannot divide rows by them."""
+    # By its fields: Java calls a spec of void ones alone unpartitioned, and its files have values of them.
+    if table.spec().fields().isEmpty() and table.sortOrder().isUnsorted():
+        return Distribution()
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 
     def key(source: int, transform: Transform, *, descending: bool = False, nulls_first: bool = True) -> Key:
@@ -361,13 +365,14 @@ def _distribution(jvm: Any, table: Any, schema: Schema) -> Distribution:
 
     spec = json.loads(java_type(jvm, "org.apache.iceberg.PartitionSpecParser").toJson(table.spec()))
     order = json.loads(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
-    return Distribution(
+    distribution = Distribution(
         tuple(key(f.source, f.transform) for f in partition_fields(spec, _WITH_VOID)),
         tuple(
             key(f.source, f.transform, descending=f.descending, nulls_first=f.nulls_first)
             for f in sort_fields(order)
         ),
     )
+    return distribution if distribution.known else None
 
 
 # A column of data files: the sequence number of each row's last change.

@@ -71,6 +71,8 @@ def displaced_lake(lake: Path) -> DisplacedLake | None:
             elsewhere = _home_of_tables(database, folder) if home is None else None
     except sqlite3.Error:  # there is none, or it does not open: Iceberg tells why
         return None
+    if home is not None and home.path == str(folder / CATALOG):
+        return None
     if home is not None:
         return displaced(str(folder), str(folder / CATALOG), home, _id_at)
     if elsewhere is None or is_same(str(folder / CATALOG), str(elsewhere / CATALOG)):

@@ -253,7 +253,8 @@ class RowsObserver:
         )
         deletes = DeleteFilter.of(terms)
         self._deletes = deletes if deletes is None or null is None else deletes.of_message(null=null)
-        self._expectations = ExpectationCheck.of(terms)
+        expected = terms.settings.expect
+        self._expectations = ExpectationCheck(expected) if expected else None
         self._excluded = list(excluded_paths(terms.settings.fields))
         self._counts: Counter[str] = Counter()
         self._refused = self._deleted = 0

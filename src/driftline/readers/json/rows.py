@@ -279,7 +279,7 @@ class JsonRows:
             terms: the terms by which the table admits records.
             observation: the observation that the plan was made for.
         """
-        route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
+        route, planned, settings = lean(plan.route), _folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
         expected = terms.expected if terms.check is not None else foreseen(terms.expected, planned)
         usual, valueless = usual_struct(route), valueless_keys([route])
@@ -340,6 +340,10 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _folded(shape: RecordShape) -> RecordShape:
+    return folded(shape) if shape.has_maps else shape
 
 
 def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
@@ -425,7 +429,8 @@ class LineTask:
         keyed = terms.settings.row_key is not None
         self._unwrapper = Unwrapper.of(terms.settings.row_key) if keyed else None
         self._deletes = DeleteFilter.of(terms) if keyed else None
-        self._expectations = ExpectationCheck.of(terms)
+        expected = terms.settings.expect
+        self._expectations = ExpectationCheck(expected) if expected else None
         self._admission: AdmissionByShape | None = None
         if self._unwrapper is not None and terms.check is not None:
             self._admission = AdmissionByShape(terms.check, terms.expected, terms.settings.dates)
@@ -470,7 +475,8 @@ class LineTask:
                 outcomes += [(len(lines) + place, why) for place, why in looked]
                 lines += run_lines
         deletes = pa.array(np.concatenate(flags)) if flags else None
-        described = runs if asks_for_place(self._terms.settings.metadata) else ()
+        names = self._terms.settings.metadata
+        described = runs if names and asks_for_place(names) else ()
         accepted = AcceptedLines(lines, outcomes, deletes, origins, described)
         return accepted, reject_batch(rejects) if rejects else None
 
@@ -520,7 +526,7 @@ class LineTask:
         # The shape is compared only when something was learnt, not for each group of lines.
         if observer.version != self._version:
             # The one place where a task of JSON finds that its plan does not hold (see `TaskReader.rows`).
-            if not self._make.planned.covers(folded(observer.result().shape)):
+            if not self._make.planned.covers(_folded(observer.result().shape)):
                 raise Diverged
             self._version = observer.version
         parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
