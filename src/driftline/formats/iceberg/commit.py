@@ -88,6 +88,7 @@ def commit(table: IcebergHandle, java: Any, has: Callable[[Any], bool], files: I
         UnknownError: The outcome is unknown.
     """
     replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has, files)
+    # The commit is in. What fails from here on leaves files behind, which `clean` finds.
     with suppress(Py4JJavaError), java_errors():
         if merged := _merged_away(java):
             delete_files(java.table().io(), set(merged) - set(telling(java.table())), NEW)
@@ -107,6 +108,7 @@ def replace_metadata(
         version = check_unchanged(table, operations, base)
         metadata = _dated_after(table, base, metadata)
         metadata = without_foreign_log(table, version, base, metadata)
+    # A version may be visible only once all that it names is on the disk.
     synced.before(files)
     try:
         with java_errors():
@@ -381,6 +383,7 @@ def _landed(table: IcebergHandle, error: Py4JJavaError, has: Callable[[Any], boo
     unknown = _may_land(error)
     try:
         now = table.java()
+    # A catalog that does not respond proves nothing.
     except SetupError:
         unknown = True
     else:

@@ -49,6 +49,7 @@ def _content(path: str, io: Callable[[], Any]) -> bytes | None:
     disk = on_disk(path)
     try:
         with java_errors():
+            # From a disk without Java: py4j carries bytes as text.
             return disk.read_bytes() if disk is not None and disk.exists() else read_file(path, io())
     except Py4JJavaError as error:
         if "NotFound" in java_class(error):
@@ -96,6 +97,7 @@ def write_file(table: Any, path: str, content: bytes) -> None:
     """Write a file of a Java ``table``. Raises SetupError."""
     disk = on_disk(path)
     try:
+        # Hadoop would put a checksum beside it, which would have to be synced and deleted, too.
         if disk is not None and disk.parent.is_dir():
             disk.write_bytes(content)
         else:
@@ -131,6 +133,7 @@ def ledger_of(table: IcebergHandle, properties: Mapping[str, str]) -> dict[int, 
     path = properties.get(LEDGER)
     if path is None:
         return {}
+    # A ledger is replaced and never changed, so its path tells if it is the one that was read.
     if table.ledger[0] != path:
         table.ledger = path, read_ledger(path, lambda: table.java().io())
     return table.ledger[1]

@@ -139,6 +139,7 @@ class IcebergTransaction(UpkeepTransaction):
             raise CommitConflict(f"table {table.name} was dropped by another writer")
         check_head(table, java)
         begun = begin(table, java)
+        # By the metadata that the commit will compare: what was loaded a moment before may be older.
         base = table.state(begun.startMetadata())
         if not state.fits(base):
             raise CommitConflict(f"table {table.name} was changed by another writer")
@@ -148,6 +149,7 @@ class IcebergTransaction(UpkeepTransaction):
     def schema(self) -> Schema:
         """The schema inside the transaction, once it is evolved."""
         if self.base is not None and not any(changes for changes, _ in self._evolved):
+            # To parse a schema of many columns takes long.
             return self.base.schema
         return schema_of(self._jvm, self._java.table().schema())
 
@@ -179,10 +181,13 @@ class IcebergTransaction(UpkeepTransaction):
             return
         operations = self._java.table().operations()
         now = operations.current()
+        # Ids in between stay free for other writers, so that files which have ours need not be written
+        # again.
         if now.lastColumnId() < after:
             builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
             operations.commit(now, builder.setCurrentSchema(now.schema(), after).build())
         update_schema(self._jvm, self._java, changes, self.table.name)
+        # The cached one is that before this step.
         self.__dict__.pop("schema", None)
         if self.base is not None:
             self.set(metrics_of_all(self.schema, self.base.properties))
@@ -250,6 +255,7 @@ class IcebergTransaction(UpkeepTransaction):
         for key, value in self._summary.items():
             update.set(key, value)
         update.commit()
+        # By this id the commit is looked for after an error.
         self._made = self.snapshot
 
     def _note_seen(self, name: str, filled: Collection[int]) -> None:
@@ -315,6 +321,7 @@ class IcebergTransaction(UpkeepTransaction):
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
+        # Positions are true for the files of one version, so they come from the one that is committed to.
         self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
         return self._delta.find(keys, order, deleted, cache)
 
@@ -432,6 +439,8 @@ class IcebergTransaction(UpkeepTransaction):
             raise DataError(
                 f"{self.table.name}: its rows cannot be rewritten: Spark has no values of {lost[0]}"
             )
+        # `rebase` repeats the steps so far before the rows, and the later ones, such as a drop, behind
+        # them.
         self._replaced, self._carry, self._steps = True, carry, len(self._evolved)
         self._written += self._files_of(frame, self.schema)
         self._summary = self._snapshot_properties(summary)
@@ -483,6 +492,7 @@ class IcebergTransaction(UpkeepTransaction):
         self._files = tuple(files)
         before = {} if self.base is None else ledger_of(self.table, self.base.properties)
         others = {file: snapshot for file, snapshot in before.items() if file not in self._files}
+        # Behind the others: a full ledger loses its first entries, and these are the youngest.
         entries = others | dict.fromkeys(self._files, self.snapshot or 0)
         self._ledger = write_ledger(self._java.table(), entries)
 
@@ -498,6 +508,7 @@ class IcebergTransaction(UpkeepTransaction):
         self.visible = None  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
             commit(self.table, self._java, self._is_in, self._own_files())
+        # `visible` stays None, so that nothing is deleted which the table may have.
         except UnknownError:
             raise
         except (CommitConflict, DriftlineError):
@@ -525,6 +536,7 @@ class IcebergTransaction(UpkeepTransaction):
         if (self._delta is not None and rewrite is None) or self._deletes is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
         fresh = IcebergTransaction.on(self.table, now)
+        # One list for both: what ``fresh`` writes from here on goes, too, if this one is abandoned.
         fresh._folders = self._folders
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
@@ -542,6 +554,7 @@ class IcebergTransaction(UpkeepTransaction):
             fresh._append_files()
         for changes, after in self._evolved[steps:]:
             fresh.evolve(changes, after)
+        # Manifests and ledger name the version that was lost; the data files are used again.
         self._delete(self._metadata_files())
         fresh.remember(self._files)
         fresh.set(self._told)
@@ -601,6 +614,8 @@ class IcebergTransaction(UpkeepTransaction):
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
+        # None stands for an unknown outcome: then `clean` deletes what the table does not name by that
+        # time.
         if self.visible is False:
             self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
             for folder in self._folders:
@@ -613,6 +628,7 @@ class IcebergTransaction(UpkeepTransaction):
         table = self._java.table()
         own_snapshots = [table.currentSnapshot()] if self._made is not None else []
         own_snapshots += self._deletes.snapshots if self._deletes is not None else []
+        # Those that cannot be listed now are left to `clean`.
         with suppress(Py4JJavaError), java_errors():
             for snapshot in own_snapshots:
                 files += telling(table, snapshot)
@@ -633,6 +649,8 @@ class IcebergTransaction(UpkeepTransaction):
     def upkeep(self) -> None:
         """After the commit, drop metadata of batches long past. Never fails."""
         table = self._java.table()
+        # Only older versions of the metadata name the former ledger, and a rollback does not bring back
+        # properties.
         before = None if self.base is None else self.base.properties.get(LEDGER)
         if self._ledger is not None and before is not None:
             delete_files(table.io(), [before], self.table.bounds(table))
@@ -652,6 +670,7 @@ class IcebergTransaction(UpkeepTransaction):
         if table is None:
             return True
         java = begin(self.table, table)
+        # Otherwise Iceberg passes over files that were rewritten meanwhile, and their rows would stay.
         delete = java.newDelete().validateFilesExist()
         for file in self._written:
             delete.deleteFile(file)
@@ -666,6 +685,7 @@ class IcebergTransaction(UpkeepTransaction):
         try:
             commit(self.table, java, lambda now: now.snapshot(snapshot_id) is not None)
         except CommitConflict:
+            # The next attempt writes manifests of its own.
             self._delete(telling(java.table()))
             raise
         return True
@@ -674,4 +694,5 @@ class IcebergTransaction(UpkeepTransaction):
         """True if the Java table ``now`` has the batch."""
         if self._made is not None:
             return now.snapshot(self._made) is not None
+        # Without rows there is no snapshot, and the properties name the batch, or the change.
         return self._properties.items() <= text_map(self._jvm, now.properties()).items()
