@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -117,6 +118,55 @@ class _Spool:
             )
             self._written += 1
         self._texts.clear()
+        self._size = 0
+
+
+class HeldBatches:
+    """Rows on their way into a spool file: a batch of each table's rows of a file, for a run of some bytes.
+
+    Args:
+        path: of the spool file.
+        stack: closes it.
+        shares: those of the tables, which get their slices.
+    """
+
+    def __init__(self, path: Path, stack: ExitStack, shares: dict[str, Share]) -> None:
+        self._path, self._stack, self._shares = path, stack, shares
+        self._writer: Any = None
+        self._held: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+        self._size = self._written = 0
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        values: Sequence[Values | None],
+        named: Mapping[Values, str],
+        file: str = "",
+    ) -> None:
+        """Add rows of a file to the tables of their values; rows without any are no records."""
+        places: dict[str, list[int]] = {}
+        for place, of_row in enumerate(values):
+            if of_row is not None:
+                places.setdefault(named[of_row], []).append(place)
+        for of_row in dict.fromkeys(values):
+            if of_row is not None:
+                share_of(self._shares, named[of_row], of_row)
+        for table, of_table in places.items():
+            self._held.setdefault((table, file), []).append(batch.take(pa.array(of_table, pa.int64())))
+        self._size += batch.nbytes
+        if self._size > RUN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are held."""
+        for (table, file), batches in self._held.items():
+            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            if self._writer is None:
+                self._writer = self._stack.enter_context(pa.ipc.new_file(str(self._path), batch.schema))
+            self._writer.write_batch(batch)
+            self._shares[table].slices.append(SpoolSlice(self._written, file, batch.nbytes))
+            self._written += 1
+        self._held.clear()
         self._size = 0
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import Malformed, parse
-from driftline.ingest.deal import RUN, RecordValues, Share, SpoolSlice, share_of, slices_of, text_at
+from driftline.ingest.deal import HeldBatches, RecordValues, Share, slices_of, text_at
 from driftline.ingest.pattern import TOPIC, Pattern, Values
 from driftline.runtime.disk import Bounds, delete_file
 from driftline.sources.texts import Texts
@@ -41,7 +41,7 @@ def deal_messages(
     # Tasks write what they read to files: the driver deals these, and holds no more than a part of them.
     collected = frame.mapInArrow(partial(_written, str(spool.parent)), "part int, path string").collect()
     with ExitStack() as stack:
-        dealt = _HeldMessages(spool, stack, shares)
+        dealt = HeldBatches(spool, stack, shares)
         for _, path in sorted(map(tuple, collected)):
             for batch in slices_of(path):
                 values = reader.values(batch)
@@ -68,44 +68,6 @@ def _written(folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         yield pa.record_batch(
             [pa.array([context.partitionId()], pa.int32()), pa.array([path])], ["part", "path"]
         )
-
-
-class _HeldMessages:
-    """Messages on their way into the spool: a batch of each table's messages, for each run of some bytes."""
-
-    def __init__(self, path: Path, stack: ExitStack, shares: dict[str, Share]) -> None:
-        self._path, self._stack, self._shares = path, stack, shares
-        self._writer: Any = None
-        self._held: dict[str, list[pa.RecordBatch]] = {}
-        self._size = self._written = 0
-
-    def add(
-        self, batch: pa.RecordBatch, values: Sequence[Values | None], named: Mapping[Values, str]
-    ) -> None:
-        """Add the messages of a batch to the tables of their values; those without any are no records."""
-        places: dict[str, list[int]] = {}
-        for place, of_row in enumerate(values):
-            if of_row is not None:
-                places.setdefault(named[of_row], []).append(place)
-        for of_row, table in named.items():
-            share_of(self._shares, table, of_row)
-        for table, of_table in places.items():
-            self._held.setdefault(table, []).append(batch.take(pa.array(of_table, pa.int64())))
-        self._size += batch.nbytes
-        if self._size > RUN:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the messages that are held."""
-        for table, batches in self._held.items():
-            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-            if self._writer is None:
-                self._writer = self._stack.enter_context(pa.ipc.new_file(str(self._path), batch.schema))
-            self._writer.write_batch(batch)
-            self._shares[table].slices.append(SpoolSlice(self._written, "", batch.nbytes))
-            self._written += 1
-        self._held.clear()
-        self._size = 0
 
 
 class MessageValues:

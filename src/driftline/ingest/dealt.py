@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from driftline.readers.csv.sample import CsvFile
     from driftline.write import Reported, SetAside
 
 
@@ -116,6 +117,42 @@ class ColumnSpool:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CsvSpool:
+    """Records of CSV ``files`` in the spool file at ``path``."""
+
+    path: str
+    files: Sequence[CsvFile]
+    shares: Mapping[str, Share]
+    nulls: int = 0
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> ColumnFiles:
+        """The records of slices as a source."""
+        from driftline.readers.csv.dealt import DealtCsvFiles, DealtStretch  # late: with the first such file
+
+        assert isinstance(batch, ColumnFiles)
+        of_files: dict[str, list[SpoolSlice]] = {}
+        for part in slices:
+            of_files.setdefault(part.file, []).append(part)
+        parts = [
+            replace(
+                file,
+                stretches=[
+                    DealtStretch(
+                        file.path, 0, None, part.size, 0, file.header.lines + 1, file.header.form,
+                        spool=self.path, number=part.number,
+                    )
+                    for part in of_files[file.path]
+                ],
+            )
+            for file in self.files
+            if file.path in of_files
+        ]  # fmt: skip
+        found = DealtCsvFiles(batch.spark, list(of_files), strings=False, parts=parts)
+        texts = {file: batch.texts[file] for file in of_files if file in batch.texts}
+        return ColumnFiles(found=found, texts=texts, **_of_batch(batch, slices))
+
+
 def dealable(source: Source, pattern: Pattern) -> Dealable:
     """Return the source if its records can be dealt. Raises UsageError."""
     if isinstance(source, KafkaJson):
@@ -123,11 +160,11 @@ def dealable(source: Source, pattern: Pattern) -> Dealable:
     pattern.must_be_of_files()
     if isinstance(source, JsonFiles) and not source.workbooks:
         return source
-    if isinstance(source, ColumnFiles) and not callable(source.found):
+    if isinstance(source, ColumnFiles) and (source.format == "csv" or not callable(source.found)):
         return source
     raise UsageError(
         f"{pattern.text}: {source.format or 'a DataFrame of Spark'} cannot go into the tables of a pattern so far",
-        "pass files of JSON or Parquet, or Arrow, pandas, Polars or dicts; ingest others table by table",
+        "pass files of JSON, CSV or Parquet, or Arrow, pandas, Polars or dicts; ingest others table by table",
     )
 
 
@@ -137,7 +174,7 @@ def spooled(
     """Deal a source into a folder.
 
     Args:
-        source: JSON, Parquet or rows in memory.
+        source: JSON, CSV, Parquet or rows in memory.
         pattern: of the tables.
         tables: the tables of values, which come in the order in which they are first seen.
         read_by: the settings by which its files are read.
@@ -152,11 +189,26 @@ def spooled(
         with configured(source.spark, source.conf):
             shares = deal_messages(source.messages, values, tables, path)
         return MessageSpool(str(path), shares, values.nulls)
+    if source.format == "csv":
+        return _spooled_csv(source, pattern, tables, read_by, folder)
     assert not callable(source.found)
     readers = source.found.readers if isinstance(source.found, FoundReaders) else source.found
     rows = RowSpool(folder, partitioned(readers, source.texts) if read_by.hive else readers)
     rows.deal(RowValues(pattern, source.names), tables)
     return ColumnSpool(rows)
+
+
+def _spooled_csv(
+    source: ColumnFiles, pattern: Pattern, tables: Tables, read_by: TableSettings, folder: Path
+) -> CsvSpool:
+    from driftline.ingest.deal_csv import CellValues, deal_csv  # late: with the first file of its kind
+    from driftline.readers.csv.reader import CsvFiles
+
+    assert isinstance(source.found, CsvFiles)
+    path, files = folder / "dealt.arrow", source.found.cut(read_by.csv)
+    texts = source.texts if read_by.hive else {}
+    reader = CellValues(pattern, read_by.csv, source.names, texts)
+    return CsvSpool(str(path), files, deal_csv(files, reader, tables, path))
 
 
 def _of_batch(batch: JsonFiles | ColumnFiles, slices: Sequence[SpoolSlice]) -> dict[str, Any]:

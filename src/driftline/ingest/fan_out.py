@@ -41,6 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 # Settings by which records are taken out of files: the files are read once, for all tables.
 _READ_BY = ("records", "max_record_bytes", "hive")
+_CSV_READ_BY = ("delimiter", "quote", "encoding", "escape", "header", "skip_lines", "comment", "trim")
 
 
 class FanOutJson(TypedDict):
@@ -187,7 +188,7 @@ class FanOut:
         """Deal a source, and ingest each table's share: all are written before the first one commits.
 
         Args:
-            source: JSON, Parquet, rows in memory or messages.
+            source: JSON, CSV, Parquet, rows in memory or messages.
             options: of each table's batch, without settings.
             shared: the lake's folder, which all tasks see, if known.
             micro_batch: of a capture; None for a batch by itself.
@@ -294,13 +295,12 @@ class DealtBatch:
             _must_be_spelled_alike(name, share, state)
             if settings.row_key.deletes_by_null and settings.row_key.envelope != "debezium":
                 self._must_name_nulls(name)
-        for setting in _READ_BY:
-            value, common = getattr(settings, setting), getattr(self.read_by, setting)
-            if value != common:
-                raise UsageError(
-                    f"{pattern}: {name} has {setting} = {value}, and the files are read once for all tables, by {common}",
-                    f"pass --set {setting}=VALUE, which counts for all of them",
-                )
+        own, common = _read_by(settings, self.source.format), _read_by(self.read_by, self.source.format)
+        if setting := next((setting for setting in common if own[setting] != common[setting]), None):
+            raise UsageError(
+                f"{pattern}: {name} has {setting} = {own[setting]}, and the files are read once for all tables, by {common[setting]}",
+                f"pass --set {setting}=VALUE, which counts for all of them",
+            )
         if self.micro_batch is None:
             slices = self._lacking(table, state, share)
         else:
@@ -351,6 +351,12 @@ class DealtBatch:
             token=None if self.micro_batch is None else self.micro_batch.token(name),
             recent=self.fan_out.recent.setdefault(name, RecentBatches()),
         )
+
+
+def _read_by(settings: TableSettings, fmt: str) -> dict[str, Any]:
+    """The settings by which records are taken out of files of a format."""
+    csv = {setting: getattr(settings.csv, setting) for setting in _CSV_READ_BY} if fmt == "csv" else {}
+    return {setting: getattr(settings, setting) for setting in _READ_BY} | csv
 
 
 @dataclass(slots=True)

@@ -19,15 +19,7 @@ from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, DroppedFolder, Orphan
-from driftline.formats.open import (
-    CATALOG,
-    EmbeddedLake,
-    dropped,
-    iceberg,
-    located,
-    relocate,
-    relocate_table,
-)
+from driftline.formats.open import CATALOG, EmbeddedLake, dropped, iceberg, located, relocate, relocate_table
 from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.batch import RecentBatches
 from driftline.lake.fan_out import PatternTables

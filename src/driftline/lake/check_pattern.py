@@ -25,12 +25,13 @@ from driftline.sources.files import expand
 from driftline.sources.inputs import Data, paths_or_rows
 from driftline.sources.spooled import folder_in, place_of, told_where
 from driftline.verify import PatternVerdict, Verdict, dealt_by_table
+from driftline.verify.csv import CsvDialect
 from driftline.verify.routing import OTHER, DealtRecords, LostRecords, TableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DEALT = ("json", "parquet")
+_DEALT = ("json", "csv", "parquet")
 _LOADED_AT_ONCE = 4
 
 
@@ -71,10 +72,11 @@ def checked_tables(
         folder_in(room) as folder,
     ):
         named = {name: of_name.named for name, of_name in loaded.items()}
-        tables = TableNames(pattern.text, named, files.names, catalog.ascii_names)
-        properties = ours[0].properties if ours else {}
+        by_file = _read_by(loaded, files)
+        signs = CsvDialect.of(ours[0].properties if ours else {}).signs
+        tables = TableNames(pattern.text, named, files.names, catalog.ascii_names, signs)
         try:
-            records = dealt_by_table(spark, tables, files.files, files.kind, properties, folder)
+            records = dealt_by_table(spark, tables, files.files, files.kind, by_file, folder)
         except (Py4JError, PySparkException) as error:
             message, hint = explained(error)
             raise java_ended(error) or DataError(f"{pattern.text}: {message}", hint) from error
@@ -90,6 +92,18 @@ def _must_be_dealt(pattern: Pattern, data: Data, fmt: str | None, warehouse: str
             f"{pattern.text}: {kind} does not go into the tables of a pattern so far",
             "verify each table against its own files",
         )
+
+
+def _read_by(loaded: Mapping[str, _Loaded], files: SourceFiles) -> dict[str, Mapping[str, str]]:
+    """The properties by which each file was read: as a table remembers it, or else those of a table."""
+    ours = [(of_name.table, of_name.state) for of_name in loaded.values() if of_name.named]
+    usual = ours[0][1].properties if ours else {}
+    by_file: dict[str, Mapping[str, str]] = {}
+    for table, state in ours:
+        unknown = [file for file in files.files if file not in by_file and file not in files.names]
+        remembered = read_as(table, state, unknown)
+        by_file |= {file: {**state.properties, **read} for file, read in remembered.items()}
+    return {file: by_file.get(file, usual) for file in files.files}
 
 
 def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:

@@ -75,7 +75,7 @@ class PatternTables(Shown):
         All tables' rows are written before the first table commits; each commits by itself.
 
         Args:
-            data: Files of JSON or Parquet; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of JSON, CSV or Parquet; dicts, or rows of pandas, Polars or Arrow.
             format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
@@ -122,7 +122,7 @@ class PatternTables(Shown):
         capture dies between the commits of two tables, its next start brings what is missing.
 
         Args:
-            data: Files of JSON or Parquet; or topics whose values are JSON.
+            data: Files of JSON, CSV or Parquet; or topics whose values are JSON.
             name: As for `Table.capture`; so are the arguments not told of here.
             settings: As for `ingest`.
             on_batch: Called with each micro-batch, in another thread.
@@ -178,7 +178,7 @@ class PatternTables(Shown):
         values have no table, or had none when they came.
 
         Args:
-            data: Files of JSON or Parquet; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of JSON, CSV or Parquet; dicts, or rows of pandas, Polars or Arrow.
             format: As for `ingest`.
             exactly: Also check that the tables hold nothing else, so that no record was doubled.
 

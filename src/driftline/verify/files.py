@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from codecs import BOM_UTF8
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile
 from typing import IO, Any
@@ -171,9 +171,7 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
     """
     if part.fmt == "csv":
         for row in _csv(part.file, part.dialect, part.keys):
-            if part.own_signs and row.record is not None:
-                row = replace(row, record={k: _signed(v, part.dialect) for k, v in row.record.items()})
-            yield row
+            yield _with_signs(row, part.dialect) if part.own_signs else row
         return
     if part.records:
         yield from _listed(part)
@@ -308,6 +306,29 @@ def _csv(file: str, dialect: CsvDialect, keys: Sequence[str]) -> Iterator[Read]:
 def _is_null(cell: Cell, nulls: Collection[str]) -> bool:
     """True if the cell is one of the texts that are null, as it is written."""
     return cell in nulls and not isinstance(cell, Misquoted)
+
+
+def as_part(dialects: Mapping[str, CsvDialect], keys: Sequence[str], row: Read, *, own_signs: bool) -> Read:
+    """A dealt row as `read` gives it of a part of its file.
+
+    Args:
+        dialects: of files.
+        keys: those of the part.
+        row: the row.
+        own_signs: those of the part.
+    """
+    dialect = dialects[row.place.file]
+    if row.record is None:
+        return row
+    names = in_case_of(list(row.record), keys, dialect)
+    row = replace(row, record=dict(zip(names, row.record.values(), strict=True)))
+    return _with_signs(row, dialect) if own_signs else row
+
+
+def _with_signs(row: Read, dialect: CsvDialect) -> Read:
+    if row.record is None:
+        return row
+    return replace(row, record={key: _signed(cell, dialect) for key, cell in row.record.items()})
 
 
 def _signed(cell: Cell, dialect: CsvDialect) -> Cell:

@@ -42,7 +42,7 @@ from driftline.verify.conditions import ExpectedRecords
 from driftline.verify.csv import CsvDialect
 from driftline.verify.driver import DriverTasks
 from driftline.verify.envelopes import last_truncate, unwrapped
-from driftline.verify.files import LONGEST, FilePart, Read, grouped, has_packed, parts, read, size_of
+from driftline.verify.files import LONGEST, FilePart, Read, as_part, grouped, has_packed, parts, read, size_of
 from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
@@ -174,19 +174,24 @@ def dealt_by_table(
     names: TableNames,
     sources: Sequence[str],
     fmt: str,
-    properties: Mapping[str, str],
+    by_file: Mapping[str, Mapping[str, str]],
     folder: Path,
 ) -> dict[str, DealtRecords]:
-    """Deal the records of the files ``sources``, JSON or typed, among the tables ``names`` of a pattern.
+    """Deal the records of the files ``sources`` among the tables ``names`` of a pattern.
 
-    ``properties``: of a table, by which the files are read; ``folder``: for the dealt records.
+    ``by_file``: properties to read each file by; ``folder``: for the dealt records.
     """
     sources = _absolute(sources)
     tasks: Engine = SparkTasks(spark)
     with tasks.session(), deep_recursion(_LEVELS):
-        pieces = [part for file in sources for part in _parts(file, fmt, properties)] if fmt in TEXTS else []
+        # In braces a header has the case that the pattern has.
+        keys = [path[0] for path in names.paths.values()]
+        of_files = [_parts(file, fmt, by_file[file]) for file in sources] if fmt in TEXTS else []
+        pieces = [replace(part, keys=keys) for of_file in of_files for part in of_file]
         engine: Engine = LocalTasks() if _is_little(sources, fmt, pieces) else tasks
         reads, floats = _reads(engine, sources, fmt, grouped(pieces, engine.cores))
+        in_paths = _values_in_paths(by_file, names.files, fmt)
+        reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         slices = reads.mapPartitions(partial(deal, names, folder)).collect()
     by_table: dict[str, list[Any]] = {}
     for part in slices:
@@ -214,7 +219,10 @@ def verify_dealt(
         engine: Engine = tasks
         if tasks.run_here and records.size <= HERE:
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
-        files = _SourceFiles(records.sources, by_file, records.fmt, (), names or {}, records, lost)
+        keys = _field_keys(table)
+        files = _SourceFiles(
+            records.sources, by_file, records.fmt, (), names or {}, records, lost, settings.mixed_signs, keys
+        )
         return _verdict(engine, table, files, settings, expected, exactly=exactly)
 
 
@@ -228,6 +236,8 @@ class _SourceFiles:
         names: other names, by path.
         dealt: the records of one table, where they were dealt before.
         lost: gets the records that the table lacks.
+        own_signs: numbers in dealt cells are read by the dialect of their file.
+        keys: of the table's fields, which headers of dealt cells may fill in another letter case.
     """
 
     sources: Sequence[str]
@@ -237,6 +247,8 @@ class _SourceFiles:
     names: Mapping[str, str]
     dealt: DealtRecords | None = None
     lost: LostRecords | None = None
+    own_signs: bool = False
+    keys: Sequence[str] = ()
 
     def reads(self, engine: Engine, *, in_messages: bool) -> tuple[RDD[Read], int]:
         """The records, and the number of `floats_in`. ``in_messages``: they come in envelopes."""
@@ -245,6 +257,9 @@ class _SourceFiles:
         chosen = frozenset(self.sources)
         reads = engine.parallelize(self.dealt.tasks()).flatMap(dealt)
         reads = reads.filter(lambda read: read.place.file in chosen)
+        if self.fmt == "csv":
+            dialects = {file: CsvDialect.of(properties) for file, properties in self.by_file.items()}
+            reads = reads.map(partial(as_part, dialects, self.keys, own_signs=self.own_signs))
         if in_messages and self.fmt not in TEXTS:
             return reads.map(as_message), 0
         return reads, self.dealt.floats
@@ -396,9 +411,13 @@ def _pieces(
         return []
     pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]
     if fmt == "csv":
-        keys = list(by_key(table.schema.struct.fields, table.properties.get("driftline.mark", MARK)))
-        pieces = [replace(part, own_signs=own_signs, keys=keys) for part in pieces]
+        pieces = [replace(part, own_signs=own_signs, keys=_field_keys(table)) for part in pieces]
     return pieces
+
+
+def _field_keys(table: Stored) -> list[str]:
+    """The keys of a table's fields."""
+    return list(by_key(table.schema.struct.fields, table.properties.get("driftline.mark", MARK)))
 
 
 def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:

@@ -22,7 +22,7 @@ from driftline.files.endings import ENDINGS, FORMATS
 from driftline.verify.comparison import begin_task
 from driftline.verify.files import Read
 from driftline.verify.match import MissingRecords, packed, unpacked
-from driftline.verify.values import Pairs
+from driftline.verify.values import Cell, Misquoted, Pairs, ValueSettings, written
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -56,12 +56,14 @@ class TableNames:
             not make.
         files: other names for files, by path.
         ascii_only: letters and digits of names are those of ASCII.
+        signs: of numbers in cells: if a comma is the decimal one, and the one between thousands.
     """
 
     pattern: str
     tables: Mapping[str, Sequence[Sequence[str | None]]]
     files: Mapping[str, str] = field(default_factory=dict)
     ascii_only: bool = False
+    signs: tuple[bool, str] = (False, "")
 
     @cached_property
     def parts(self) -> list[list[tuple[str, str]]]:
@@ -113,7 +115,14 @@ class TableNames:
         inside: Any = read.record
         for step in self.paths[brace]:
             inside = inside.get(step) if isinstance(inside, dict) and not isinstance(inside, Pairs) else None
-        return text_of(inside)
+        return self._of_cell(inside) if isinstance(inside, Cell) else text_of(inside)
+
+    def _of_cell(self, cell: Cell) -> str | None:
+        """The text by which a cell of CSV names a table: as it is written, if its quotes end elsewhere."""
+        text = cell.written if isinstance(cell, Misquoted) else cell
+        comma, thousands = self.signs
+        found = written(text, ValueSettings(comma=comma, thousands=thousands))
+        return text_of(str(text) if found is None else found)
 
     def _part(
         self, pieces: Sequence[tuple[str, str]], texts: Sequence[str | None], *, several: bool = False

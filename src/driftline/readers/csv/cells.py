@@ -5,6 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from driftline.core.settings.csv import JSON_SIGNS, Signs
-from driftline.readers.csv.cut import CsvRecord, Piece, bounds, count_lines, doubled, records
+from driftline.readers.csv.cut import CsvRecord, Piece, bounds, count_lines, doubled
 from driftline.readers.csv.types import as_json
 
 NOT_AS_WIDE = "not as many cells as the header"
@@ -60,18 +61,41 @@ def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.i
     >>> row_lines(Piece(b'1,"a\\nb"\\n\\n2,x\\n', 5, plain=True), 2, []).tolist()
     [5, 8]
     """
-    if piece.plain:
-        begins, ends = bounds(piece.text, piece.marks)
-        begins = begins[(ends > begins) | (width == 1)]
+    lines = placed(piece, width).lines
+    return lines[~np.isin(lines, [reject.line for reject in others])]
+
+
+class PlacedRecords(NamedTuple):
+    """The places of a piece's records in its text, and their first lines; without blank lines that are none.
+
+    Attributes:
+        ends: behind their line ends.
+    """
+
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    lines: NDArray[np.int64]
+
+
+def placed(piece: Piece, width: int) -> PlacedRecords:
+    """Find the records of a piece, rows or not. ``width``: the number of cells of a row."""
+    if piece.picked is not None:
+        begins, lines = piece.picked
+        ends = np.append(begins[1:], len(piece.text))
+    elif piece.plain:
+        all_begins, all_ends = bounds(piece.text, piece.marks)
+        chosen = (all_ends > all_begins) | (width == 1)
+        begins, ends = all_begins[chosen], np.append(all_begins[1:], len(piece.text))[chosen]
         codes = np.frombuffer(piece.text, np.uint8)
         ends_line = codes == ord("\n")
         returns = codes == ord("\r")
         returns[:-1] &= ~ends_line[1:]
         lines = piece.line + np.searchsorted(np.flatnonzero(ends_line | returns), begins)
     else:
-        cut = records(piece.text, piece.line, piece.marks)
-        lines = np.array([record.line for record in cut if record.raw or width == 1], np.int64)
-    return lines[~np.isin(lines, [reject.line for reject in others])]
+        cut = [record for record in piece.records() if record.raw or width == 1]
+        places = [(record.begin, record.end, record.line) for record in cut]
+        begins, ends, lines = np.array(places, np.int64).reshape(-1, 3).T
+    return PlacedRecords(begins, ends, lines)
 
 
 def _plain(
@@ -132,6 +156,12 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
         return []
     begins, ends = bounds(piece.text, piece.marks)
     filled = np.flatnonzero((ends > begins) | blanks)[list(places)]
+    if piece.picked is not None:
+        lines = piece.picked[1][list(places)].tolist()
+        return [
+            NoRow(piece.text[begin:end], line, NOT_AS_WIDE)
+            for begin, end, line in zip(begins[filled].tolist(), ends[filled].tolist(), lines, strict=True)
+        ]
     out, line, offset = [], piece.line, 0
     for begin, end in zip(begins[filled].tolist(), ends[filled].tolist(), strict=True):
         line, offset = line + count_lines(piece.text[offset:begin]), begin
@@ -145,7 +175,7 @@ def _careful(
     none = {b"", *(text.encode() for text in nulls)}
     rows: list[list[bytes | None]] = []
     others = []
-    for record in records(piece.text, piece.line, piece.marks):
+    for record in piece.records():
         why = _why(record, len(types))
         if why is not None:
             others.append(NoRow(record.raw, record.line, why))

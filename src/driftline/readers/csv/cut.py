@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -120,12 +120,30 @@ class Piece:
         line: the number of their first line.
         plain: each quote opens, closes or is doubled in a quoted cell, so that any reader of CSV reads them
             alike.
+        picked: where they begin, and their lines, if they are some of a file's records.
     """
 
     text: bytes
     line: int
     plain: bool
     marks: Marks = COMMA
+    picked: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    @property
+    def height(self) -> int:
+        """The number of lines; none of picked records, which have their own."""
+        return count_lines(self.text) if self.picked is None else 0
+
+    def records(self) -> Iterator[CsvRecord]:
+        """Yield each record, blank lines among them."""
+        if self.picked is None:
+            yield from records(self.text, self.line, self.marks)
+            return
+        begins, lines = (places.tolist() for places in self.picked)
+        # Each by itself: a quote that is never closed would be by one of a record that stood elsewhere.
+        for (begin, end), line in zip(pairwise([*begins, len(self.text)]), lines, strict=True):
+            for record in records(self.text[begin:end], line, self.marks):
+                yield replace(record, begin=begin, end=end)
 
 
 @dataclass(frozen=True, slots=True)

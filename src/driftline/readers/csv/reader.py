@@ -7,16 +7,14 @@ read as a whole, of others each cell is judged by itself (rules 2.3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -33,31 +31,22 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Field,
     Primitive,
-    SourceLocation,
     Struct,
 )
 from driftline.core.settings.csv import Dialect, Signs
 from driftline.core.settings.row_key import KEY
 from driftline.core.settings.table import TableSettings
-from driftline.core.support import gc_paused
 from driftline.errors import DataError
 from driftline.files.text import LineRange
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.columnar.split import SplitColumn, with_split_columns
-from driftline.readers.csv.cells import NoRow, columns, row_lines
-from driftline.readers.csv.cut import BACKSLASH, OpenEndError, Piece, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.open import ANY, Header, Stretch, Wrong, header_of, stretches_of, whole
-from driftline.readers.csv.tally import (
-    ColumnTally,
-    Place,
-    by_cells,
-    cell_types,
-    spelling_hints,
-    tallied,
-    word_hints,
-)
+from driftline.readers.csv.cells import columns, row_lines
+from driftline.readers.csv.cut import BACKSLASH
+from driftline.readers.csv.open import ANY, Header, Stretch, header_of, stretches_of
+from driftline.readers.csv.sample import CsvFile, RowPlaces, empty_rows, looks_at, with_types
+from driftline.readers.csv.tally import ColumnTally, Place, by_cells, cell_types, spelling_hints, word_hints
 from driftline.readers.csv.types import (
     KINDS,
     NARROW,
@@ -76,184 +65,14 @@ from driftline.readers.csv.types import (
     with_offsets,
 )
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import assign_parts
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
-from driftline.write import is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Of a column: the types that its texts may have, or a tally of all texts.
-State = TypeVar("State", Types, ColumnTally)
-# Adds texts, with the signs in their numbers and their places.
-Test: TypeAlias = "Callable[[pa.Array, State, Signs, Place], State]"
-Work: TypeAlias = "tuple[Stretch, Sequence[State]]"
 Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types], Sequence[Types]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFile:
-    """A file with its header, in stretches.
-
-    Attributes:
-        tallies: those of its columns, once it was looked at.
-        escaped: a backslash may escape its quotes.
-        nulls: the cells of each text that is null.
-        empty: the rows without a value.
-    """
-
-    path: str
-    header: Header
-    stretches: Sequence[Stretch]
-    tallies: Sequence[ColumnTally] = ()
-    escaped: bool = False
-    nulls: Mapping[str, int] = field(default_factory=dict)
-    empty: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CsvSample(Generic[State]):
-    """The observation of a stretch.
-
-    Attributes:
-        columns: the possible types, or the tally, of each column.
-        lines: their number.
-        open_end: the stretch is cut off within a cell, or begins there.
-        wrong: the text that cannot be read, with its line, counted in the stretch.
-        escaped: cells may close only where a backslash escapes quotes.
-        nulls: the cells of each text that is null.
-        empty: the rows without a value.
-    """
-
-    columns: Sequence[State]
-    lines: int
-    open_end: bool = False
-    wrong: Wrong | None = None
-    escaped: bool = False
-    nulls: Mapping[str, int] = field(default_factory=dict)
-    empty: int = 0
-
-
-@gc_paused()
-def sample_stretch(stretch: Stretch, states: Sequence[State], test: Test[State]) -> CsvSample[State]:
-    """Observe the rows of a stretch.
-
-    Args:
-        stretch: the stretch.
-        states: the candidate types of each column, or a tally of no text.
-        test: adds the texts of a column.
-    """
-    lines, escaped, empty, form = 0, False, 0, stretch.form
-    nulls: Counter[str] = Counter()
-    try:
-        for piece in stretch.at_line(1).pieces():
-            escaped = escaped or (not piece.plain and is_escaped(piece.text, piece.marks))
-            # Only a check: ASCII is UTF-8, and is found faster.
-            if not piece.text.isascii():
-                piece.text.decode()
-            lines += count_lines(piece.text)
-            if any(states) or form.nulls or form.skip_empty:
-                texts, others = columns(piece, [pa.string()] * len(states))
-                texts = [_without(column, form.nulls, nulls) for column in texts] if form.nulls else texts
-                empty += int(_empty_rows(texts).sum())
-                place = _Places(stretch.path, piece, len(states), others)
-                states = [
-                    test(column, state, form.signs, place)
-                    for column, state in zip(texts, states, strict=True)
-                ]
-    except OpenEndError:
-        return CsvSample(states, lines, open_end=True)
-    except UnicodeDecodeError as error:
-        before = count_lines(error.object[: error.start])
-        return CsvSample(states, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
-    except TooLongError as error:
-        return CsvSample(states, lines, wrong=Wrong.length(error.line))
-    return CsvSample(states, lines, escaped=escaped, nulls=nulls, empty=empty)
-
-
-@dataclass(slots=True)
-class _Places:
-    """The places of a piece's rows, whose lines are counted once somebody asks for one."""
-
-    path: str
-    piece: Piece
-    width: int
-    others: Sequence[NoRow]
-    lines: NDArray[np.int64] | None = None
-    is_begin: bool = False  # the lines are of the beginning alone
-
-    def __call__(self, row: int) -> SourceLocation:
-        if self.lines is None:
-            # What differs within a column mostly differs at once, and to count all lines takes long.
-            self.is_begin = self.piece.plain and len(self.piece.text) > _BEGIN
-            begin = replace(self.piece, text=self.piece.text[:_BEGIN]) if self.is_begin else self.piece
-            self.lines = row_lines(begin, self.width, self.others)
-        # The last row of the beginning may be cut off.
-        if self.is_begin and row >= len(self.lines) - 1:
-            self.is_begin, self.lines = False, row_lines(self.piece, self.width, self.others)
-        return SourceLocation(self.path, int(self.lines[row]))
-
-    def origin(self, row: int) -> Origin:
-        """The origin of a row."""
-        return Origin(self.path, self(row).line)
-
-    def origin_among(self, rows: NDArray[np.int64], number: int) -> Origin:
-        """The origin of one of some rows, by its number among them."""
-        return self.origin(int(rows[number]))
-
-
-def _empty_rows(arrays: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    """Flag the rows that have no value."""
-    flags = np.ones(len(arrays[0]) if arrays else 0, np.bool_)
-    for array in arrays:
-        if not (array.null_count and flags.any()):
-            return np.zeros(len(flags), np.bool_)
-        flags &= array.is_null().to_numpy(zero_copy_only=False)
-    return flags
-
-
-def _without(texts: pa.Array, nulls: Sequence[str], counts: Counter[str]) -> pa.Array:
-    """The texts without those that are null, which are counted."""
-    chosen = pc.is_in(texts, value_set=pa.array(nulls, pa.string()))
-    if not pc.any(chosen).as_py():
-        return texts
-    for count in pc.value_counts(texts.filter(chosen)).to_pylist():
-        counts[count["values"]] += count["counts"]
-    return pc.if_else(chosen, pa.scalar(None, pa.string()), texts)
-
-
-def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
-    """Find the possible types of the files' columns, none if all are ``strings``.
-
-    The files' stretches then begin and end with whole records, numbered by lines. Raises DataError for a
-    byte that is not UTF-8, and for a record that is too long.
-    """
-    finished: dict[int, CsvFile] = {}
-    todo = dict(enumerate(files))
-    while todo:
-        work = [
-            (part, [ColumnTally()] * len(file.header.columns))
-            for file in todo.values()
-            for part in file.stretches
-        ]
-        looks = iter(looks_at(spark, work, _not_tallied if strings else tallied))
-        again = {}
-        for number, file in todo.items():
-            typed = _with_looks(file, [next(looks) for _ in file.stretches])
-            if typed is None:
-                # A cut fell into a quoted cell. One wrong cut makes all later ones doubtful, so the file is
-                # read in one.
-                again[number] = replace(file, stretches=[whole(file.stretches)])
-            else:
-                finished[number] = typed
-        todo = again
-    return [finished[number] for number in range(len(files))]
-
-
-def _not_tallied(texts: pa.Array, state: ColumnTally, signs: Signs, place: Place) -> ColumnTally:
-    return state
 
 
 def _declared(texts: pa.Array, among: Types, signs: Signs, place: Place) -> Types:
@@ -264,51 +83,10 @@ def _not_met(texts: pa.Array, among: Types, signs: Signs, place: Place) -> Types
     return not_met(texts, among, signs)
 
 
-def looks_at(spark: SparkSession, work: Sequence[Work[State]], test: Test[State]) -> list[CsvSample[State]]:
-    """Look at stretches, in order: in this process if there is little to read, else in tasks."""
-    sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
-    if is_small(context, sum(sizes)):
-        return [sample_stretch(stretch, states, test) for stretch, states in work]
-    shares = [
-        [(number, work[number][0], work[number][1]) for number in share]
-        for share in assign_parts(sizes, context.defaultParallelism)
-    ]
-    looks = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
-    by_number = dict(looks)
-    return [by_number[number] for number in range(len(work))]
-
-
-def _look_share(
-    test: Test[State], share: Iterable[tuple[int, Stretch, Sequence[State]]]
-) -> list[tuple[int, CsvSample[State]]]:
-    return [(number, sample_stretch(stretch, states, test)) for number, stretch, states in share]
-
-
-def _with_looks(file: CsvFile, looks: Sequence[CsvSample[ColumnTally]]) -> CsvFile | None:
-    """Return the file as it was seen; None if it cannot be read in these stretches."""
-    if any(look.open_end for look in looks):
-        return None
-    line, stretches = file.stretches[0].line, []
-    tallies = [ColumnTally()] * len(file.header.columns)
-    for stretch, stretch_look in zip(file.stretches, looks, strict=True):
-        if stretch_look.wrong is not None:
-            raise stretch_look.wrong.below(line - 1).of(file.path)
-        # Lines are counted from 1 in each stretch; here they get their numbers in the file.
-        stretches.append(stretch.at_line(line))
-        behind = (tally.below(line - 1) for tally in stretch_look.columns)
-        tallies = [before.merge(tally) for before, tally in zip(tallies, behind, strict=True)]
-        line += stretch_look.lines
-    nulls = sum((Counter(look.nulls) for look in looks), Counter[str]())
-    escaped = any(look.escaped for look in looks)
-    empty = sum(look.empty for look in looks)
-    return replace(file, stretches=stretches, tallies=tallies, escaped=escaped, nulls=nulls, empty=empty)
-
-
 _DATES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _ASKED_FOR = (*NARROW, TIMESTAMP.name)
 _RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
 _MADE = 4  # columns whose names are told of
-_BEGIN = 64 * 2**10  # bytes of a piece whose lines are counted first
 _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 
@@ -355,9 +133,9 @@ class CsvReader:
             rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
             lines = row_lines(piece, len(types), others) if self.numbered else None
             batch = pa.RecordBatch.from_arrays(arrays, names)
-            places = _Places(stretch.path, piece, len(types), others)
+            places = RowPlaces(stretch.path, piece, len(types), others)
             origin = places.origin
-            if stretch.form.skip_empty and (empty := _empty_rows(arrays)).any():
+            if stretch.form.skip_empty and (empty := empty_rows(arrays)).any():
                 filled = np.flatnonzero(~empty)
                 batch, origin = batch.take(pa.array(filled)), partial(places.origin_among, filled)
                 lines = None if lines is None else lines[filled]
@@ -381,6 +159,19 @@ def csv_readers(
 
     Raises DataError for a file that cannot be read.
     """
+    return _readers(spark, cut_files(spark, files, dialect, ranges), strings=strings)
+
+
+def cut_files(
+    spark: SparkSession,
+    files: Sequence[str],
+    dialect: Dialect = ANY,
+    ranges: Mapping[str, LineRange] | None = None,
+) -> list[CsvFile]:
+    """Read the headers of files, and cut their rows into stretches; the arguments are those of `csv_readers`.
+
+    A file without a line has none. Raises DataError for a header that cannot be read.
+    """
     ranges = ranges or {}
 
     def header(file: str) -> Header | None:
@@ -390,10 +181,14 @@ def csv_readers(
     headers = {file: header for file, header in by_file if header is not None}
     share = sum(header.length for header in headers.values()) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
-    cut = [
+    return [
         CsvFile(file, header, stretches_of(file, header, size, ranges.get(file)))
         for file, header in headers.items()
     ]
+
+
+def _readers(spark: SparkSession, cut: Sequence[CsvFile], *, strings: bool) -> list[CsvReader]:
+    """Find the types of columns, and the readers; equal headers share one."""
     groups: dict[tuple[CsvColumn, ...], list[CsvFile]] = {}
     for file in with_types(spark, cut, strings=strings):
         groups.setdefault(file.header.columns, []).append(file)
@@ -450,15 +245,17 @@ class CsvFiles:
     strings: bool
     ranges: Mapping[str, LineRange] = field(default_factory=dict)
 
+    def cut(self, dialect: Dialect) -> list[CsvFile]:
+        """The files in stretches. Raises DataError for a header that cannot be read."""
+        return cut_files(self.spark, self.files, dialect, self.ranges)
+
     def __call__(
         self, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None = None
     ) -> FoundCsv:
         """Find the readers for a table. Raises the errors of `csv_readers`."""
         if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
             try:
-                written = csv_readers(
-                    self.spark, self.files, settings.csv, strings=self.strings, ranges=self.ranges
-                )
+                written = _readers(self.spark, self.cut(settings.csv), strings=self.strings)
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
             before = FoundCsv(written, (), settings.csv, written)
