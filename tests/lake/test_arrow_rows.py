@@ -20,6 +20,8 @@ from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
 from driftline.operations import listing
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark, duckdb_sql
+from driftline.stats import waiting_records
+from driftline.stats.model import WaitingSummary
 from lake.formats import VARIANTS, database, declare
 from servers.machine import lacking
 
@@ -325,7 +327,16 @@ def listed(table: Table) -> listing.Quarantine:
     found = listing.by_duckdb(without_spark(table.lake), table.name)
     assert found is not None
     assert found == table.quarantine()
+    assert listed_in_statistics(table).records == found.waiting
     return found
+
+
+def listed_in_statistics(table: Table) -> WaitingSummary:
+    """The quarantine as both engines sum it up for statistics, alike."""
+    found = waiting_records.by_duckdb(without_spark(table.lake), table.name, over_time=True)
+    of_spark = waiting_records.by_spark(table.format, over_time=True)
+    assert of_spark == (found or WaitingSummary()), "there may be no quarantine"
+    return of_spark
 
 
 def test_listing_of_a_quarantine_without_java_is_that_of_spark(
@@ -338,6 +349,10 @@ def test_listing_of_a_quarantine_without_java_is_that_of_spark(
     assert listed(table).waiting == 3
     table.ingest(files[1])
     table.ingest([{"id": 9, "n": "of Python"}])
+    (by_reason,) = (each for each in listed_in_statistics(table).reasons if each.reason.startswith("n: "))
+    assert (by_reason.reason, by_reason.records, by_reason.seen_in) == (
+        "n: string into long", 3, f"{files[0]}:2",
+    )  # fmt: skip
     groups = {group.path: (group.count, group.place, group.last_place) for group in listed(table).groups}
     assert groups["n"] == (3, f"{files[0]}:2", "records:1")
     table.discard_quarantine("a.jsonl")

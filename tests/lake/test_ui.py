@@ -82,6 +82,26 @@ def test_every_page_of_a_table_that_drifted_answers(served: ServedLake, lake: La
         assert "<b>x" not in page.text
 
 
+@pytest.mark.nightly
+def test_drift_over_time_and_reasons_by_batch_are_shown_where_records_and_values_wait(
+    served: ServedLake, lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    for name, lines in {"1.jsonl": '{"id": 1}\n{no\n', "2.jsonl": '{"id": "x"}\n[2]\n{no\n'}.items():
+        (tmp_path / name).write_text(lines)
+        lake.table(table_name).ingest(tmp_path / name)
+    lake.table(table_name).ingest([{"id": 3, "held": 1}], settings={"new_fields": "hold"})
+    (tmp_path / "3.jsonl").write_text("no record\n")
+    lake.table(f"{table_name}_waits").ingest(tmp_path / "3.jsonl")
+    pages = LakePages(served).application()
+    page = Response(pages, f"/table?name={table_name}", {"host": "x"}).text
+    assert "Types of id by batch" in page
+    shown = Response(pages, f"/statistics?name={table_name}", {"host": "x"}).text
+    assert "Types of id by batch" in shown
+    assert "Records in quarantine by batch" in shown and "<b>2</b> invalid JSON" in shown
+    alone = Response(pages, f"/statistics?name={table_name}_waits", {"host": "x"}).text
+    assert "<b>1</b>" in alone and ">no record</pre>" in alone
+
+
 @pytest.fixture
 def pressed(lake: Lake) -> Iterator[Callable[[str, str], str]]:
     """Plans a write of a table and presses its button; returns the pages before and after."""

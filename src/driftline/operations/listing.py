@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.support import as_json
 from driftline.errors import DriftlineError
-from driftline.operations.duckdb_query import query
-from driftline.quarantine.replays import IS_DISCARDED, last_replay, waits
-from driftline.runtime.duckdb import identifier
+from driftline.operations import quarantine_sql
+from driftline.operations.quarantine_sql import ORDER, Ask
+from driftline.quarantine.replays import IS_DISCARDED
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
@@ -26,17 +26,13 @@ _PLACE = (
     "coalesce(case when r.topic is not null then concat(r.topic, '/', r.partition, ':', r.offset) "
     "when r.line > 0 then concat(coalesce(r.source, ''), ':', r.line) else r.source end, '')"
 )
-_ORDER = (
-    "{row}(r.quarantined_at, coalesce(r.source, ''), coalesce(r.line, 0), coalesce(r.topic, ''), "
-    "coalesce(r.partition, 0), coalesce(r.offset, 0))"
-)
-# Of SQL that both engines read; what they spell differently stands in braces.
+# Places in a text are no reasons of their own.
 _GROUPS = f"""
-select {{alike}} as alike, coalesce(r.path, '') as path, coalesce(r.table_type, '') as table_type,
+select regexp_replace(r.reason, '[0-9]+', '0'{{all}}) as alike, coalesce(r.path, '') as path, coalesce(r.table_type, '') as table_type,
   coalesce(r.incoming_type, '') as incoming_type, count(*) as number,
-  min_by(coalesce(r.reason, ''), {_ORDER}) as reason,
-  min_by(coalesce(left(r.raw, {_SAMPLE}), ''), {_ORDER}) as sample,
-  min_by({_PLACE}, {_ORDER}) as place, max_by({_PLACE}, {_ORDER}) as last_place,
+  min_by(coalesce(r.reason, ''), {ORDER}) as reason,
+  min_by(coalesce(left(r.raw, {_SAMPLE}), ''), {ORDER}) as sample,
+  min_by({_PLACE}, {ORDER}) as place, max_by({_PLACE}, {ORDER}) as last_place,
   min(r.quarantined_at) as first, max(r.quarantined_at) as last
 from {{rows}} as r where {{waits}}
 group by 1, 2, 3, 4 order by number desc, path, alike limit {LISTED}
@@ -47,9 +43,6 @@ select count(*) filter (where {{waits}}) as waiting, count(*) filter (where {IS_
   count(*) filter (where not {{waits}} and not {IS_DISCARDED}) as replayed
 from {{rows}} as r
 """
-# Places in a text are no reasons of their own.
-_SPARK = {"row": "struct", "alike": "regexp_replace(r.reason, '[0-9]+', '0')"}
-_DUCKDB = {"row": "row", "alike": "regexp_replace(r.reason, '[0-9]+', '0', 'g')"}
 
 
 class RejectGroupJson(TypedDict):
@@ -129,40 +122,26 @@ class Quarantine(Shown):
 
 def by_spark(table: str, rows: DataFrame, reached: int) -> Quarantine:
     """List the ``rows`` of the table's quarantine. ``reached``: the last replay that the table has."""
-    counts, groups = (
-        rows.sparkSession.sql(sql.format(rows="{rows}", waits=waits(reached), **_SPARK), rows=rows).collect()
-        for sql in (_COUNTS, _GROUPS)  # reasons, not records
-    )
-    return _quarantine(table, counts[0].asDict(), (group.asDict() for group in groups))
+    return _listed(table, quarantine_sql.by_spark(rows, reached))
 
 
 def by_duckdb(lake: EmbeddedLake, table: str) -> Quarantine | None:
     """List the records of the table's quarantine without Java; None where that takes Spark, or there is no
     such table.
     """
-    names, own = lake.names(), lake.table(table)
+    names = lake.names()
     if names is None or f"{table}{QUARANTINE}" not in names:
-        return None if names is None or own is None else Quarantine(table)
-    waiting = lake.table(f"{table}{QUARANTINE}")
-    if waiting is None or (own is None and table in names):
-        return None
-    reached = last_replay(waiting.load(), own.load().properties if own else {})
-    words = {"rows": ".".join(map(identifier, waiting.name.split("."))), "waits": waits(reached), **_DUCKDB}
+        return None if names is None or lake.table(table) is None else Quarantine(table)
+    ask = quarantine_sql.by_duckdb(lake, table)
     try:
-        counts, groups = (_by_duckdb(lake, sql.format(**words)) for sql in (_COUNTS, _GROUPS))
+        return None if ask is None else _listed(table, ask)
     except DriftlineError:  # DuckDB is not installed, or does not read the table: Spark does, or says why not
         return None
-    return _quarantine(table, counts[0], groups)
 
 
-def _by_duckdb(lake: EmbeddedLake, sql: str) -> Sequence[Mapping[str, Any]]:
-    with query(lake.in_duckdb(sql), sql) as batches:
-        rows: Sequence[Mapping[str, Any]] = batches.read_all().to_pylist()
-        return rows
-
-
-def _quarantine(table: str, counts: Mapping[str, Any], groups: Iterable[Mapping[str, Any]]) -> Quarantine:
-    return Quarantine(table, **counts, groups=tuple(map(_group, groups)))
+def _listed(table: str, ask: Ask) -> Quarantine:
+    counts, groups = ask(_COUNTS), ask(_GROUPS)
+    return Quarantine(table, **counts[0], groups=tuple(map(_group, groups)))
 
 
 def _group(row: Mapping[str, Any]) -> RejectGroup:

@@ -48,14 +48,14 @@ def stats(
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
     from driftline.quarantine import table as quarantine
-    from driftline.stats.waiting_records import waiting
+    from driftline.stats import waiting_records
 
     state = table.load()
     if not state.exists:
         if not quarantine.of(table).load().exists:
             raise no_table(table.name)
         inputs = StatisticsInputs(quarantine.with_feed(table, state).properties)
-        inputs.quarantined, inputs.waiting, inputs.refused = waiting(table, over_time=over_time)
+        inputs.waiting = waiting_records.by_spark(table, over_time=over_time)
         return replace(build(table.name, state.schema, MARK, [], inputs), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
@@ -70,7 +70,7 @@ def stats(
         _countable(table.name, readable, fields)
         inputs.exact = scan(table.read_readable(), readable, fields, progress)
     progress("looking into quarantine")
-    inputs.quarantined, inputs.waiting, inputs.refused = waiting(table, over_time=over_time)
+    inputs.waiting = waiting_records.by_spark(table, over_time=over_time)
     if rest_column(state.schema.struct) is not None:
         progress("looking into the rest")
         inputs.rest = tuple(

@@ -40,7 +40,7 @@ from driftline.stats.model import (
     ExpectationOverTime,
     Stats,
     TypeShare,
-    WaitingRecords,
+    WaitingSummary,
 )
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ class StatisticsInputs:
     history: History | None = None
     exact: Exact | None = None
     samples: Mapping[int, str] = field(default_factory=dict)
-    quarantined: int = 0
-    waiting: tuple[WaitingRecords, ...] = ()
-    refused: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict)
+    waiting: WaitingSummary = field(default_factory=WaitingSummary)
     rest: tuple[Rest, ...] = ()
 
 
@@ -156,8 +154,8 @@ def build(
         columns=columns,
         drifted=drifted,
         events=tuple(events(inputs.history, _samples(fields, drifted, inputs))) if inputs.history else (),
-        quarantined=inputs.quarantined,
-        waiting=inputs.waiting,
+        quarantined=inputs.waiting.records,
+        waiting=inputs.waiting.reasons,
         rest=inputs.rest,
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
@@ -176,7 +174,7 @@ def _with_batches(stats: Stats, inputs: StatisticsInputs) -> Stats:
         stats,
         known=counts.known if counts else (),
         before=counts.before if counts else None,
-        refused=inputs.refused,
+        refused=inputs.waiting.by_batch,
         route=Route.of(inputs.properties),
         expectations=expectations(inputs.properties, counts.recent if counts else ()),
     )
@@ -394,16 +392,16 @@ def stats(
     *,
     in_short: bool = False,
     over_time: bool = True,
-    without_rest: bool = False,
-    quarantined: int | None = None,
+    without_rows: bool = False,
+    waiting: WaitingSummary | None = None,
 ) -> Stats | None:
     """The statistics as `driftline.stats.stats` gives them.
 
     Args:
-        in_short: without samples of values, and reasons of records in quarantine.
+        in_short: without samples of values, reasons of records in quarantine, and anything over time.
         over_time: with the values of drifted fields by period.
-        without_rest: without the values in the rest, too.
-        quarantined: the number of records that wait in quarantine, if it is known already.
+        without_rows: without what only rows tell: the values in the rest, and some samples of values.
+        waiting: the records that wait in quarantine, if they are known already.
 
     Returns:
         None if Spark is needed for one of these.
@@ -412,31 +410,33 @@ def stats(
     schema, mark = state.schema, from_properties(state.properties).mark
     fields = list(drifted(schema, mark))
     statistics = table.statistics(schema, watched(fields) if over_time and not in_short else frozenset())
-    if statistics is None or (rest_column(state.schema.struct) and not without_rest):
+    if statistics is None or (rest_column(state.schema.struct) and not without_rows):
         return None
     try:
-        if quarantined is None:
-            quarantine = table.beside(table.name + QUARANTINE)
-            quarantined = 0 if quarantine is None else _waiting(quarantine, state.properties)
+        counted = waiting or _counted_alone(table, state.properties)
     except NeedsSpark:
         return None
     samples, missing = by_bounds(fields, statistics)
-    if not in_short and (missing or quarantined):
+    if not in_short and ((missing and not without_rows) or (counted.records and not counted.reasons)):
         return None
-    inputs = StatisticsInputs(
-        state.properties, statistics, history(table), samples=samples, quarantined=quarantined
-    )
+    inputs = StatisticsInputs(state.properties, statistics, history(table), samples=samples, waiting=counted)
     return build(table.name, schema, mark, fields, inputs)
 
 
-def waiting_alone(name: str, quarantine: OfflineTable) -> Stats | None:
-    """The statistics in short of a table all of whose records wait in quarantine.
+def _counted_alone(table: OfflineTable, properties: Mapping[str, str]) -> WaitingSummary:
+    """The number of records that wait in quarantine, by metadata. Raises NeedsSpark if these do not tell."""
+    quarantine = table.beside(table.name + QUARANTINE)
+    return WaitingSummary(0 if quarantine is None else _waiting(quarantine, properties))
 
-    Such a table does not exist yet. None if Spark is needed.
+
+def waiting_alone(name: str, quarantine: OfflineTable, waiting: WaitingSummary | None = None) -> Stats | None:
+    """The statistics of a table all of whose records wait in quarantine. Such a table does not exist yet.
+
+    ``waiting``: its records, if they are known already; else they are in short, and None if Spark is needed.
     """
     try:
         feed = json.loads(quarantine.load().properties.get(FEED, "{}"))
-        inputs = StatisticsInputs(feed, quarantined=_waiting(quarantine, {}))
+        inputs = StatisticsInputs(feed, waiting=waiting or WaitingSummary(_waiting(quarantine, {})))
     except NeedsSpark:
         return None
     return replace(build(name, Schema(), MARK, [], inputs), records=0)

@@ -347,6 +347,21 @@ class WaitingRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingSummary:
+    """The records that wait in a quarantine.
+
+    Attributes:
+        records: their number.
+        reasons: those of most records first, each with a record.
+        by_batch: the records of the most frequent reasons by batch; those of all others are under "".
+    """
+
+    records: int = 0
+    reasons: tuple[WaitingRecords, ...] = ()
+    by_batch: Mapping[str, tuple[CommittedBatch, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectationOverTime:
     """An expectation, and the records that did not meet it.
 

@@ -25,11 +25,11 @@ from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError, UsageError, no_table
 from driftline.formats.base import State
 from driftline.operations.history import History
-from driftline.operations.listing import Quarantine, by_duckdb
+from driftline.operations.listing import Quarantine
 from driftline.quarantine.replays import last_replay, waits
 from driftline.report.lines import clean
 from driftline.runtime.duckdb import identifier, literal
-from driftline.stats import Stats
+from driftline.stats import Stats, waiting_records
 from driftline.stats.build import stats, waiting_alone
 from driftline.ui.limited_query import LimitedQueries, QueryAnswer
 from driftline.ui.served import LakeOfPages
@@ -193,21 +193,20 @@ class ServedLake:
         if embedded is None:
             return self.lake.table(name).stats()
         if table := embedded.table(name):
-            return stats(table, in_short=True, without_rest=True)
+            return stats(table, in_short=True, without_rows=True)
         quarantine = embedded.table(f"{name}{QUARANTINE}")
         return waiting_alone(name, quarantine) if quarantine else None
 
     def _stats(self, name: str) -> Stats:
         embedded = self.lake.embedded
-        table = None if embedded is None else embedded.table(name)
         if embedded is None:
             return self.lake.table(name).stats()
-        if table is None:
-            alone = self._in_short(name)
-            return self.lake.table(name).stats() if alone is None else alone
-        read = stats(table) or stats(table, in_short=True, without_rest=True)
-        if read is None and (waiting := by_duckdb(embedded, name)) is not None:
-            read = stats(table, in_short=True, without_rest=True, quarantined=waiting.waiting)
+        waiting = waiting_records.by_duckdb(embedded, name, over_time=True)
+        if table := embedded.table(name):
+            read = stats(table, without_rows=True, waiting=waiting)
+        else:
+            quarantine = embedded.table(f"{name}{QUARANTINE}")
+            read = waiting_alone(name, quarantine, waiting) if quarantine else None
         return self.lake.table(name).stats() if read is None else read
 
     def has_rest(self, name: str) -> str | None:
