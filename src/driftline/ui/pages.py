@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from driftline.report.lines import clean
 from driftline.report.page import chart, over_time, rows
 from driftline.report.stats_text import percent
 from driftline.stats import ColumnStatistics, DriftedField, Stats
+from driftline.stats.lake import PatternStats, by_pattern
 from driftline.stats.model import fits
 from driftline.ui.lake import ServedLake
 from driftline.ui.limited_query import ROWS, SECONDS
@@ -111,6 +112,8 @@ class LakePages:
             first=first,
             find=find,
             summaries=summaries,
+            lines=list(_by_pattern(shown, summaries)),
+            open=_text(request, "open"),
         )
 
     def table(self, request: Request) -> Response:
@@ -262,6 +265,18 @@ def _text(request: Request, parameter: str) -> str:
 def _number(request: Request, parameter: str, default: int = 0) -> int:
     written = request.query_params.get(parameter, "")
     return int(written) if written.isdecimal() and len(written) < 10 else default
+
+
+def _by_pattern(names: Sequence[str], summaries: Mapping[str, Stats | None]) -> Iterator[str | PatternStats]:
+    """The tables of these names; those that a pattern made, as far as they are read, as one value."""
+    read = [one for name in names if (one := summaries.get(name)) is not None]
+    patterns = {one.tables[0].table: one for one in by_pattern(read) if isinstance(one, PatternStats)}
+    inside = {table.table for pattern in patterns.values() for table in pattern.tables}
+    for name in names:
+        if name in patterns:
+            yield patterns[name]
+        elif name not in inside:
+            yield name
 
 
 def _card(field: DriftedField) -> dict[str, Any]:
