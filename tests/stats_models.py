@@ -1,7 +1,9 @@
 """Statistics made up for tests of what shows them."""
 
+from driftline.core.columns.replanning import ColumnAt, ReplannedField
 from driftline.core.columns.statistics import CommittedBatch, CountedBatch, Numbers, SeenIn
-from driftline.core.schema.types import LONG, STRING, Field, List, Struct, Type
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, List, Struct, Type
+from driftline.operations.replan import CountedField, Replan
 from driftline.stats.model import (
     ChangeText,
     ColumnStatistics,
@@ -115,3 +117,17 @@ def wide(groups: int = 50, each: int = 100) -> Stats:
         for path in by_path
     ]  # fmt: skip
     return made(columns, drifted)
+
+
+def replan(name: str = "shop.orders", *, fields: int = 1, dry_run: bool = True) -> Replan:
+    """A replan of fields of two columns with values in the rest, one that stays, and a note."""
+    now = (ColumnAt((name, "size"), LONG), ColumnAt((name, "size_double"), DOUBLE))
+    other = CountedField(
+        ReplannedField((name, "size"), now, (ColumnAt((name, "size"), DOUBLE),), f"why {name}"), (2, 3), 1
+    )
+    stays = CountedField(
+        ReplannedField((name,), (), (ColumnAt((name,), List(STRING)),), "it is fixed"), (), 4
+    )
+    return Replan(
+        name, dry_run, 3, 1, (other,) * fields, (stays,), (f"a note on {name}",), 0 if dry_run else 1
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -21,13 +22,15 @@ from driftline.core.history.entries import Entry, Version
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError, UsageError
+from driftline.ingest.route import Route
 from driftline.operations.history import History
 from driftline.operations.listing import Quarantine, RejectGroup
+from driftline.report.page import replan_page
 from driftline.ui.lake import CaptureState, ServedLake
 from driftline.ui.limited_query import QueryAnswer
 from driftline.ui.pages import LakePages
 from driftline.ui.writes import Writes
-from stats_models import AT, HOSTILE, QUOTES, hostile, small
+from stats_models import AT, HOSTILE, QUOTES, hostile, replan, small
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 BROKEN = "<b>\x1b[2J\n\ud800"
@@ -121,6 +124,10 @@ class Refusing:
         self.last = {"paths": paths, "everything": everything}
         return self._failed(writes=not dry_run)
 
+    def replan(self, *paths, apply, progress):
+        self.last = {"paths": paths}
+        return self._failed(writes=apply)
+
     def replay(self, *, settings, progress):
         return self._failed()
 
@@ -188,6 +195,33 @@ def test_no_data_makes_a_tag(pages, path: str) -> None:
     assert_no_tag_of_data(response.text)
 
 
+def test_tables_of_a_pattern_are_one_line_that_opens(shown, pages, monkeypatch) -> None:
+    pattern = "hooks.{" + HOSTILE + "}"
+    made_so = {
+        name: replace(small(), table=name, records=10 * n, leaves=n, route=Route(pattern, ((name,),)))
+        for n, name in enumerate(("hooks.ping", "hooks.push"), 1)
+    }
+    monkeypatch.setattr(Shown, "names", lambda _: ["a.alone", *made_so, "shop.unread"])
+    monkeypatch.setattr(Shown, "summaries", lambda *_: {"a.alone": small(), **made_so})
+
+    def lines(query: str) -> list[str]:
+        page = Response(pages, f"/?{query}", {"host": "x"}).text
+        assert_no_tag_of_data(page)
+        rows = re.findall("<tr.*?</tr>", page.partition("<tbody>")[2], re.DOTALL)
+        return [unescape(re.sub(r"\s*<[^>]*>\s*", " ", row)).strip() for row in rows]
+
+    closed = lines("")
+    assert [line.split()[0] for line in closed] == [
+        "a.alone",
+        "hooks.{<script>window.hit=1</script>}",
+        "shop.unread",
+    ]
+    assert " ".join(closed[1].split()[1:9]) == "2 tables 30 1–2 2 6 2026-03-02 08:01Z"
+    opened = lines(f"open={quote(pattern)}")
+    assert [line.split()[0] for line in opened[2:4]] == ["hooks.ping", "hooks.push"] and len(opened) == 5
+    assert len(lines("find=hooks")) == 3, "who looks for a name sees it"
+
+
 def assert_no_tag_of_data(text: str) -> None:
     tags = Tags(text)
     assert tags.active == []
@@ -202,6 +236,8 @@ def assert_no_tag_of_data(text: str) -> None:
         f"do=resolve&path={NAME}&type=string&drop_rest=1",
         f"do=promote&path={NAME}",
         "do=promote",
+        "do=replan",
+        f"do=replan&path={NAME}",
         "do=replay",
         f"do=discard&source={quote(QUOTES)}",
         "do=undo&yes=1",
@@ -267,13 +303,13 @@ def test_a_write_begins_by_a_post_with_the_id_of_its_page_alone(shown, writing) 
     assert table.written == before + 1
 
 
-@pytest.mark.parametrize("choices", ["do=undo", "do=replay", "do=promote", "do=discard"])
+@pytest.mark.parametrize("choices", ["do=undo", "do=replay", "do=promote", "do=replan", "do=discard"])
 def test_shown_commands_find_the_lake_that_is_served(shown, choices: str) -> None:
     with closing(Writes(shown, {}, ["--lake", "my lake"])) as writes:
         application = LakePages(shown, writes).application()
         planned = Response(application, f"/plan?table=shop.orders&{choices}", {"host": "x"})
         page = unescape(Response(application, planned.headers["location"], {"host": "x"}).text)
-    commands = re.findall(r"driftline (?:undo|quarantine|promote) shop.orders [^`<]*", page)
+    commands = re.findall(r"driftline (?:undo|quarantine|promote|replan) shop.orders [^`<]*", page)
     assert len(commands) == (2 if choices == "do=discard" else 1)
     assert all(command.strip().endswith("--lake 'my lake'") for command in commands), commands
 
@@ -283,6 +319,7 @@ def test_commands_of_pages_that_only_read_find_the_lake_too(shown) -> None:
     for place, command in {
         "/field?table=shop.orders&path=price": "resolve shop.orders price --as TYPE --dry-run",
         "/quarantine?name=shop.orders": "quarantine shop.orders --replay",
+        "/table?name=shop.orders": "replan shop.orders --html FILE",
     }.items():
         page = Response(application, place, {"host": "x"}).text
         assert f"driftline {command} --lake '{HOSTILE}'</code>" in unescape(page)
@@ -372,3 +409,42 @@ def test_a_table_and_a_field_show_the_drift_by_batch_and_a_column_that_did_not_d
         page = Response(pages, place, {"host": "x"}).text
         assert "Types of price by batch" in page and "30 · 75 %" in page
     assert "<figure" not in Response(pages, "/field?table=shop.orders&path=id", {"host": "x"}).text
+
+
+# The page of a replan ------------------------------------------------------------------------------------------
+
+
+def text(page: str) -> str:
+    return " ".join(unescape(re.sub("<[^>]*>", " ", page.partition("<body>")[2])).split())
+
+
+def test_replanned_fields_are_shown_now_and_in_one_batch_with_the_reason_and_the_command() -> None:
+    shown = text(replan_page(replan()))
+    assert (
+        "now long 2 values shop.orders.size double 3 values shop.orders.size_double in the rest 1 value "
+        "in one batch double shop.orders.size why shop.orders" in shown
+    )
+    assert "driftline replan shop.orders --apply" in shown and "a note on shop.orders" in shown
+    assert "field with other columns 1" in shown and "field that stays 1" in shown
+    assert "in the rest 4 values in one batch list<string> shop.orders it is fixed" in shown
+
+
+def test_applied_replan_is_told_as_done() -> None:
+    shown = text(replan_page(replan(dry_run=False)))
+    assert "then double" in shown and "--apply" not in shown and "driftline undo shop.orders" in shown
+    assert "1 of the quarantine came behind it" in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "cards", "said"), [(20, 20, ""), (21, 21, "1 more"), (1002, 1000, "And 2 more: ")]
+)
+def test_of_many_replanned_fields_the_first_are_in_sight(fields: int, cards: int, said: str) -> None:
+    page = replan_page(replan(fields=fields)).partition('id="stay"')[0]
+    assert page.count("<article") == cards and said in text(page)
+
+
+@pytest.mark.parametrize("name", [HOSTILE, QUOTES, BROKEN])
+def test_no_data_makes_a_tag_on_the_page_of_a_replan(name: str) -> None:
+    page = replan_page(replan(name))
+    assert_no_tag_of_data(page)
+    assert "script-src" not in page and "http" not in page.replace("http-equiv", "")

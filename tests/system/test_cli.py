@@ -58,7 +58,7 @@ COMMANDS = {
     "fails later": ["query", "select raise_error('it broke') from shop.orders"],
     "split dry": ["split", "shop.orders", "--by", "who.id", "--into", "by.u{who.id}", "--dry-run", "--json"],
     "split by nothing": ["split", "shop.orders"],
-    "replan": ["replan", "shop.orders", "--json"],
+    "replan": ["replan", "shop.orders", "--json", "--html", "replan.html"],
     "replan shown": ["replan", "shop.orders", "price"],
     "replan applied": ["replan", "shop.json", "who", "--apply", "--json"],
     "verify": ["verify", "in", "--table", "shop.orders"],
@@ -428,7 +428,7 @@ def test_split_names_the_tables_by_a_field_that_has_drifted(done):
     assert "pass --by PATH" in done["split by nothing"].err
 
 
-def test_replan_shows_what_one_batch_would_have_made(done):
+def test_replan_shows_what_one_batch_would_have_made(done, here):
     (price,) = [of for of in json.loads(done["replan"].out)["fields"] if of["field"] == "price"]
     assert [of["path"] for of in price["now"]] == ["price", "price_string"]
     assert [of["path"] for of in price["then"]] == ["price", "price_double"]
@@ -436,6 +436,8 @@ def test_replan_shows_what_one_batch_would_have_made(done):
         "price double × 2, price_string string × 1 → price string, price_double double"
         in done["replan shown"].out
     )
+    page = (here / "replan.html").read_text()
+    assert "price_double" in page and "2 values" in page
 
 
 def test_replan_is_applied_to_a_field(done):

@@ -3,6 +3,7 @@
 import base64
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -12,10 +13,10 @@ from selenium.webdriver.support.ui import Select
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, Struct
 from driftline.ingest.route import Route
-from driftline.report.page import INDEX, page, pages
+from driftline.report.page import INDEX, page, pages, replan_page
 from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
-from stats_models import AT, HOSTILE, column, hostile, made, small, wide
+from stats_models import AT, HOSTILE, column, hostile, made, replan, small, wide
 from system.conftest import by_axe, until
 
 DAY = 86_400_000  # milliseconds
@@ -201,12 +202,15 @@ def test_three_thousand_columns_take_less_than_a_megabyte():
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["small", "hostile", "wide", "lake"])
+@pytest.mark.parametrize("name", ["small", "hostile", "wide", "lake", "replan"])
 def test_axe_finds_nothing(show, folder, name, width):
     dark = width < 1000  # by night on the phone
-    shown = {"small": small, "hostile": hostile, "wide": wide}
-    browser = show((folder / INDEX).read_text() if name == "lake" else shown[name](), width, 800, dark=dark)
-    if name != "lake":
+    shown = {
+        "small": small, "hostile": hostile, "wide": wide, "lake": (folder / INDEX).read_text,
+        "replan": partial(replan_page, replan(f"shop.{'x' * 90}")),
+    }  # fmt: skip
+    browser = show(shown[name](), width, 800, dark=dark)
+    if name not in ("lake", "replan"):
         # At once: the page draws its rows anew when it has its width.
         browser.execute_script("document.querySelector('.row').click()")
         browser.execute_script("document.querySelectorAll('.numbers').forEach((one) => one.open = true)")
@@ -215,3 +219,4 @@ def test_axe_finds_nothing(show, folder, name, width):
         (one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]
     ]
     assert len(found["passes"]) > 10
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from driftline.cli.grouped import fields, types_of_fields, waiting
-from driftline.cli.options import Json, TableName, confirm, named, pairs, table_argument, writable
+from driftline.cli.options import Json, TableName, confirm, named, pairs, table_argument, writable, write_page
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.text import counted, parse_span
 from driftline.core.settings.fields import parse_path
@@ -437,6 +437,10 @@ def replan(
     narrow: Annotated[
         bool, typer.Option("--narrow", help="Types may become narrower, and maps structs.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write an HTML page of it.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the columns that a table would have, had all of it come in one batch.
@@ -447,6 +451,8 @@ def replan(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift
 
+    if html is not None:
+        writable(html)
     with Progress() as progress:
         lake = context.obj.open(progress, table=table, writes=apply)
         progress.remark(lake.table(table).format.new_row_ids if apply else None)
@@ -456,7 +462,14 @@ def replan(
             apply=apply,
             progress=context.obj.interrupt.watching(progress.of(table)),
         )
-    put(planned.to_dict()) if json else show(drift.replanned(planned))
+    if json:
+        put(planned.to_dict())
+    elif html is None or apply:
+        show(drift.replanned(planned))
+    if html is not None:
+        from driftline.report.page import replan_page
+
+        write_page(html, replan_page(planned), tell=not json)
 
 
 class ExportedJson(TypedDict):

@@ -339,6 +339,17 @@ def writable(file: Path) -> None:
         raise UsageError(f"there is no folder {file.parent}", hint="make it first")
 
 
+def write_page(file: Path, text: str, *, tell: bool) -> int:
+    """Write an HTML page, and ``tell`` so; returns the number of bytes."""
+    try:
+        size = file.write_bytes(text.encode(errors="backslashreplace"))
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+    if tell:
+        typer.echo(f"{file}  {size / 1000:.0f} kB, one file; open it in any browser")
+    return size
+
+
 def metrics(
     table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
 ) -> Metrics | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.grouped import fields
-from driftline.cli.options import AnyTable, Json, writable
+from driftline.cli.options import AnyTable, Json, writable, write_page
 from driftline.core.schema.naming import is_pattern, nearest
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
@@ -106,9 +106,7 @@ def _of_table(
     if html is not None:
         from driftline.report.page import page
 
-        size = _write(html, page(measured))
-        if not json:
-            typer.echo(f"{html}  {size / 1000:.0f} kB, one file; open it in any browser")
+        write_page(html, page(measured), tell=not json)
 
 
 def _of_lake(scope: Invocation, pattern: str | None, *, exact: bool, html: Path | None, json: bool) -> None:
@@ -139,7 +137,7 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be created: {error.strerror}") from error
-    size = sum(_write(folder / name, text) for name, text in pages(lake))
+    size = sum(write_page(folder / name, text, tell=False) for name, text in pages(lake))
     if tell:
         tables = counted(len(lake.tables), "table")
         typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB; open it in any browser")
@@ -154,11 +152,3 @@ def _offline(scope: Invocation, table: str, *, over_time: bool) -> Stats | None:
     if offline is None or measured is None:
         return None
     return scope.naming_split(measured, offline)
-
-
-def _write(file: Path, text: str) -> int:
-    """Write it; returns how many bytes there are."""
-    try:
-        return file.write_bytes(text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error

@@ -10,6 +10,7 @@ from driftline.formats.open import EmbeddedLake
 from driftline.operations.history import History
 from driftline.operations.listing import Quarantine
 from driftline.operations.promote import Promoted
+from driftline.operations.replan import Replan
 from driftline.operations.replay import Discarded, Replay
 from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
@@ -47,6 +48,9 @@ class TableOfPages(Protocol):
         self, *paths: str, everything: bool, dry_run: bool, progress: Callable[[str], None]
     ) -> Promoted:
         """Make columns of what waits in the rest."""
+
+    def replan(self, *paths: str, apply: bool, progress: Callable[[str], None]) -> Replan:
+        """The columns that it would have, had all of it come in one batch; ``apply`` gives it them."""
 
     def replay(self, *, settings: Mapping[str, Any], progress: Callable[[str], None]) -> Replay:
         """Ingest the waiting records again."""

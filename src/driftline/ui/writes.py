@@ -99,11 +99,7 @@ def _promote(name: str, paths: Sequence[str]) -> Write:
 
     Raises UsageError for what is no path.
     """
-    try:
-        for path in paths:
-            parse_path(path)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    _check(paths)
 
     def work(
         table: TableOfPages, progress: Callable[[str], None], *, dry_run: bool = False
@@ -117,6 +113,38 @@ def _promote(name: str, paths: Sequence[str]) -> Write:
         ("Values that wait in the rest get columns, in old rows too, in one commit.", _UNDO),
         work, lambda table, progress: work(table, progress, dry_run=True),
     )  # fmt: skip
+
+
+def _replan(name: str, paths: Sequence[str]) -> Write:
+    """Give fields the columns that one batch of all records would make; all fields, if there are no paths.
+
+    Raises UsageError for what is no path.
+    """
+    _check(paths)
+
+    def work(
+        table: TableOfPages, progress: Callable[[str], None], *, apply: bool = True
+    ) -> Iterable[RenderableType]:
+        """Replan, or show the columns now and then."""
+        return drift.replanned(table.replan(*paths, apply=apply, progress=progress))
+
+    return Write(
+        name, "replan", ("replan", name, *paths, "--apply"),
+        (
+            "The columns are those that one batch of all records would make; the rows are written anew, in one commit.",
+            "What waits in quarantine is replayed behind it.", _UNDO,
+        ),
+        work, lambda table, progress: work(table, progress, apply=False),
+    )  # fmt: skip
+
+
+def _check(paths: Sequence[str]) -> None:
+    """Raise UsageError for what is no path."""
+    try:
+        for path in paths:
+            parse_path(path)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _replay(waiting: Quarantine, settings: Settings) -> Write:
@@ -307,6 +335,8 @@ class Writes:
                 )
             case "promote":
                 return _promote(table, paths)
+            case "replan":
+                return _replan(table, paths)
             case "replay":
                 return _replay(self._lake.quarantine(table), self.settings)
             case "discard":

@@ -1,4 +1,4 @@
-"""A table's statistics as one HTML page, which loads nothing from the network.
+"""A table's statistics, or its replan, as one HTML page, which loads nothing from the network.
 
 The template escapes data, or the script inserts it as text; the page's own policy lets no other script run.
 """
@@ -9,9 +9,10 @@ import base64
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,8 +21,10 @@ from driftline.report.page import chart, over_time, rows
 from driftline.stats.lake import DAYS, LakeStats, by_pattern
 from driftline.stats.model import Stats
 
-_HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    from driftline.operations.replan import Replan
 
+_HERE = Path(__file__).parent
 
 INDEX = "index.html"
 _LONG = 150  # characters
@@ -55,9 +58,22 @@ def pages(lake: LakeStats) -> Iterator[tuple[str, str]]:
     yield INDEX, _rendered("index", lake=lake, rows=list(by_pattern(lake.tables)), names=names, days=DAYS)
 
 
+def replan_page(planned: Replan) -> str:
+    """The page of a replan: the columns of each field now and in one batch, as the text of an HTML file."""
+    return _rendered(
+        "replan",
+        planned=planned,
+        fields=[rows.now_and_then(field) for field in planned.fields],
+        stay=[rows.now_and_then(field) for field in planned.stay],
+        at=time.time_ns() // 1_000_000,
+        patterns=chart.patterns(),
+    )
+
+
 def _rendered(name: str, **values: Any) -> str:
-    script = (_HERE / f"{name}.js").read_text()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    file = _HERE / f"{name}.js"
+    script = file.read_text() if file.exists() else ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() if script else ""
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip

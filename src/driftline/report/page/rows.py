@@ -1,12 +1,13 @@
-"""The data of the statistics page, in the form that its template and script take."""
+"""The data of the pages of statistics and of a replan, in the form that their templates and script take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from driftline.core.columns.replanning import ColumnAt
 from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
@@ -16,6 +17,9 @@ from driftline.report.page import chart, over_time
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
+
+if TYPE_CHECKING:
+    from driftline.operations.replan import CountedField
 
 _RULES = {
     "sibling": "no column of this field can hold it",
@@ -64,6 +68,27 @@ def _part(part: TypeShare, shade: Markup, last: str) -> dict[str, Any]:
         "seen_in": clean(part.seen_in or ""),
         "place": place(part.seen_in),
     }
+
+
+def now_and_then(counted: CountedField) -> dict[str, Any]:
+    """One field of a replan: its columns now, and in one batch."""
+    of = counted.field
+    values = zip(_columns_at(of.now), counted.values, strict=True)
+    return {
+        "path": clean(dotted(of.path)),
+        "now": [{**column, "values": count} for column, count in values],
+        "waiting": counted.waiting,
+        "then": _columns_at(of.then),
+        "why": clean(of.why),
+    }
+
+
+def _columns_at(columns: Sequence[ColumnAt]) -> list[dict[str, Any]]:
+    shades = chart.shades([chart.kind(column.type) for column in columns])
+    return [
+        {"path": clean(dotted(at.path)), "type": clean(outline(at.type)), "shade": chart.swatch(shade)}
+        for at, shade in zip(columns, shades, strict=True)
+    ]
 
 
 def columns(stats: Stats) -> list[dict[str, Any]]:
