@@ -26,7 +26,9 @@ RULES = Path(__file__).parent.parent / "tests/rules"
 _EXAMPLE = re.compile(r"^<!-- example: (.+) -->$", re.MULTILINE)  # in a page: the title of a case
 _HOME = "<!-- home of the README -->"
 _KINDS = {int: "a whole number", None: "a text"}
-EXIT_CODES = {"DataError": 1, "CommitConflict": 1, "UsageError": 2, "SetupError": 3, "NoLakeError": 3}
+EXIT_CODES = {
+    "DataError": 1, "CommitConflict": 1, "ReplacedTable": 1, "UsageError": 2, "SetupError": 3, "NoLakeError": 3,
+}  # fmt: skip
 _SAYS_THE_SAME = {"redacted", "without_secrets"}
 REASONS = {"EOFError", "Malformed", "NoSchemaError", "UnreadableError", "ValueError"}
 

@@ -18,6 +18,7 @@ from driftline.ingest import pipeline
 from driftline.ingest.fan_out import FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.lake import Lake, PatternTables
+from driftline.quarantine import table as quarantine
 from lake.test_fan_out import columns, message, rejected, rows
 from servers.kafka import Kafka
 
@@ -205,6 +206,35 @@ def test_a_table_that_fails_loses_no_record_of_another_one(
             captured.start()
     assert len(failed.value.result.results) == 4
     captured.put()
+    captured.goes_on()
+
+
+@pytest.mark.nightly
+def test_records_of_a_table_that_is_gone_wait_once_while_the_capture_goes_on_wherever_it_dies(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(captured.lake.format), "commits_at_once", 1)
+    captured.put()
+    captured.start()
+    name = f"{captured.namespace}.a"
+    captured.lake.alter(f"ALTER TABLE {name} RENAME TO away")
+    for owner, method, call, behind in (
+        (quarantine.Staged, "commit", 1, True),
+        (pipeline.PreparedRows, "commit", 1, True),
+        (Checkpoint, "remember_tables", 1, False),
+        (FileLog, "finish", 1, False),
+    ):
+        if captured.batches < 3:
+            captured.put()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method, dying(getattr(owner, method), call, behind=behind))
+            with pytest.raises(Died):
+                captured.start(on_table_error="quarantine")
+    with pytest.raises(FanOutError, match="1 table did not get") as failed:
+        captured.start(on_table_error="quarantine")
+    assert failed.value.result.waiting == (name,)
+    captured.lake.alter(f"ALTER TABLE {captured.namespace}.away RENAME TO a")
+    assert captured.lake.table(name).replay().written == 4
     captured.goes_on()
 
 

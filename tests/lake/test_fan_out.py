@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 from driftline.errors import DataError, UsageError
 from driftline.ingest import attempts, pipeline
@@ -199,6 +200,58 @@ def test_what_is_missing_comes_with_the_same_call_again(
     planned = tables.ingest(file, dry_run=True)
     assert (planned.results, len(planned.passed_over)) == ((), 3)
     assert [len(rows(lake.table(f"{space}.{name}"))) for name in "abc"] == [1, 1, 1]
+
+
+def in_error(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, stage: str) -> None:
+    """Has a table refuse at a stage of its batch, as for want of a permission."""
+    owner, method = {
+        "load": (type(lake.table(name).format), "load"),
+        "write": (pipeline.BatchRun, "write_rows"),
+        "commit": (pipeline, "commit"),
+    }[stage]
+    works = getattr(owner, method)
+
+    def refuses(first: Any, *arguments: Any, **options: Any) -> Any:
+        of = first.batch.table if stage == "write" else getattr(first, "table", first)
+        if of.name == name:
+            raise Py4JError("no permission")
+        return works(first, *arguments, **options)
+
+    monkeypatch.setattr(owner, method, refuses)
+
+
+@pytest.mark.parametrize("stage", ["load", "write", "commit"])
+def test_records_of_a_table_in_error_wait_whole_and_the_others_commit(
+    lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    lines = ['{"event": "a", "n": 1}', '{"event": "b", "n": 2.50}', '{"event": "b"}', '{"event": "c"}']
+    file = write(tmp_path / "a.jsonl", lines)
+    tables, (a, b, c) = lake.fan_out(f"{space}.{{event}}"), [f"{space}.{name}" for name in "abc"]
+    in_error(monkeypatch, lake, b, stage)
+    with pytest.raises(DataError, match="no permission"):
+        tables.ingest(file)
+    quarantine = lake.table(f"{b}__quarantine")
+    assert not quarantine.format.load().exists
+    with pytest.raises(FanOutError, match="1 table did not get their records, ") as failed:
+        tables.ingest(file, on_table_error="quarantine", again=True)
+    result = failed.value.result
+    assert (result.waiting, result.rows_written, result.rows_quarantined) == ((b,), 2, 2)
+    assert f"{b} wait whole in quarantine" in str(failed.value.hint) and "the same" not in str(
+        failed.value.hint
+    )
+    assert [(row.raw, row.reason, row.line) for row in quarantine.read().orderBy("line").collect()] == [
+        (lines[1], "table", 2), (lines[2], "table", 3),
+    ]  # fmt: skip
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="all tables have the files already"):
+        tables.ingest(file, on_table_error="quarantine")
+    lake.table(b).replay()
+    assert [len(rows(lake.table(name))) for name in (a, b, c)] == [
+        1 + (stage == "commit"),
+        2,
+        1 + (stage == "commit"),
+    ]
+    assert tables.verify(file).ok
 
 
 @pytest.mark.nightly

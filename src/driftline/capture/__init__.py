@@ -131,7 +131,7 @@ def capture(
 def _resumption(catalog: Catalog, request: CaptureRequest, place: Checkpoint) -> Resumption:
     """The point that the capture goes on from. Raises DataError if table and checkpoint differ about it."""
     if request.fan_out is not None:
-        return resumption_of(request.name, catalog, request.fan_out.pattern, place)
+        return resumption_of(request.name, request.fan_out, place)
     table = catalog.table(request.table)
     resumption = Resumption(request.name, table, table.load(), place, request.resume_from)
     resumption.check()

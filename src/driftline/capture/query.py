@@ -194,11 +194,11 @@ class CaptureQuery(StreamingQuery):
     def _failure(self, cause: StreamingQueryException | None) -> BaseException | None:
         ours = self._runner.error
         if ours is not None:
-            return None if isinstance(ours, _Stopped) else ours
+            return self._runner.left() if isinstance(ours, _Stopped) else ours
         if self._runner.stopping:
-            return None
+            return self._runner.left()
         if cause is None:
-            return self._flow.left()
+            return self._runner.left() or self._flow.left()
         if _DAMAGED in text_of(cause):
             return broken(self._runner.capture.checkpoint.spark)
         message, hint = explained(cause)
@@ -338,6 +338,10 @@ class _Runner:
             capture.status.note_lag(lag)
         ended = replace(ended, lag=lag, lost=lost, changed_files=flow.changed_files(number))
         capture.on_batch(ended.with_notes(flow.notes(number)))
+
+    def left(self) -> DriftlineError | None:
+        """The error for records that did not get into their table; None without any."""
+        return None if self._target is None else self._target.left()
 
     def _token(self, number: int) -> Token:
         checkpoint = self.capture.checkpoint

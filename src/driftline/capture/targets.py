@@ -6,29 +6,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline.capture.checkpoint import Checkpoint, TableEntry
 from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
 from driftline.capture.resuming import Resumption
-from driftline.core.history.batch_properties import Captured, Token, check_table, other_checkpoint
+from driftline.core.history.batch_properties import PREFIX, Captured, Token, check_table, other_checkpoint
+from driftline.core.schema.naming import QUARANTINE
 from driftline.core.support import as_json
-from driftline.errors import DataError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, State
-from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
-from driftline.ingest.attempts import Options, ingest
+from driftline.ingest.attempts import UNKNOWN, Options, ingest
 from driftline.ingest.batch import RecentBatches
 from driftline.ingest.fan_out import (
     RESTORE,
     FanOut,
+    FanOutError,
     FanOutJson,
     FanOutResult,
     MicroBatch,
     hinting_at_restore,
     older_checkpoint,
-    tables_of,
 )
-from driftline.ingest.pattern import Pattern
 from driftline.ingest.result import Result, ResultJson
+from driftline.ingest.router import tables_of
 from driftline.keys.stored import KeyCache
 from driftline.runtime.threads import at_once
 from driftline.sources.scan import Source
@@ -159,6 +162,10 @@ class CaptureTarget(Protocol):
         """
         ...
 
+    def left(self) -> DriftlineError | None:
+        """The error with which the capture ends though all batches are in; None without any."""
+        ...
+
 
 @dataclass(slots=True)
 class TableTarget:
@@ -198,6 +205,9 @@ class TableTarget:
         elif checkpoint.uuid is None or checkpoint.since is None:
             checkpoint.remember(self.table.load().uuid, number)
 
+    def left(self) -> None:
+        """None: a batch that is in is whole."""
+
 
 @dataclass(slots=True)
 class PatternTarget:
@@ -206,6 +216,7 @@ class PatternTarget:
     fan_out: FanOut
     checkpoint: Checkpoint
     shared: str | None
+    _failed: FanOutResult | None = field(default=None, init=False)  # with the tables in error
 
     def must_lack(self, token: Token) -> None:
         """Pass: each table is asked once its share is known."""
@@ -231,6 +242,14 @@ class PatternTarget:
             ascii_only = fan_out.catalog.ascii_names
             assigned = Assignment(fan_out.pattern, ascii_only=ascii_only).with_tables(kept)
         result = fan_out.ingest(source, options, self.shared, MicroBatch(of_table, assigned, keep))
+        if result.waiting:
+            before = self._failed or FanOutResult(result.pattern)
+            self._failed = FanOutResult(
+                result.pattern,
+                (*before.results, *result.results),
+                failed={**before.failed, **result.failed},
+                waiting=tuple(dict.fromkeys([*before.waiting, *result.waiting])),
+            )
         return PatternBatch(token.name, token.epoch, result)
 
     def note(self, ended: AnyBatch, token: Token, number: int) -> None:
@@ -239,9 +258,10 @@ class PatternTarget:
         checkpoint, known = self.checkpoint, self.checkpoint.tables
         # A table whose records are all in quarantine has no commit; one that deletes rows has one.
         written = [result.table for result in ended.results if result.snapshot is not None]
-        names = [*written, *ended.result.passed_over]
+        waiting = [f"{table}{QUARANTINE}" for table in ended.result.waiting]
+        names = [*written, *waiting, *ended.result.passed_over]
         if not names:
-            state = _last_table(self.fan_out.catalog, self.fan_out.pattern, checkpoint).load()
+            _, state = _last_table(token.name, self.fan_out, checkpoint)
             checkpoint.settle(Captured.of(token.name, state.properties), number, token.contents)
             return
         uuids = {
@@ -250,18 +270,30 @@ class PatternTarget:
         }
         checkpoint.remember_tables({name: TableEntry(uuid, token.epoch) for name, uuid in uuids.items()})
 
+    def left(self) -> DriftlineError | None:
+        """The error for tables that did not get their records, which wait in quarantine; None without any."""
+        return None if self._failed is None else FanOutError(self._failed)
 
-def resumption_of(name: str, catalog: Catalog, pattern: Pattern, checkpoint: Checkpoint) -> Resumption:
+
+def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumption:
     """The state of a capture into the tables of a pattern before it begins.
 
     Raises DataError if a table and the checkpoint are of different times.
     """
-    last = _last_table(catalog, pattern, checkpoint)
-    names = list(dict.fromkeys([*checkpoint.tables, *tables_of(catalog, pattern)]))
-    states = at_once(last.spark, lambda table: catalog.table(table).load(), names, _TABLES_AT_ONCE)
-    for table, state in zip(names, states, strict=True):
-        _check(name, table, state, checkpoint)
-    return Resumption(name, last, last.load(), checkpoint, None)
+    catalog = fan_out.catalog
+    last, state = _last_table(name, fan_out, checkpoint)
+    noted = (table for table in checkpoint.tables if not table.endswith(QUARANTINE))
+    names = list(dict.fromkeys([*noted, *tables_of(catalog, fan_out.pattern)]))
+
+    def check(table: str) -> None:
+        """Compare a table with the checkpoint, unless its records may wait because it is in error."""
+        try:
+            _check(name, table, catalog.table(table).load(), checkpoint)
+        except (DataError, PySparkException, Py4JError, OSError) as error:
+            fan_out.tolerated(table, error)
+
+    at_once(last.spark, check, names, _TABLES_AT_ONCE)
+    return Resumption(name, last, state, checkpoint, None)
 
 
 def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:
@@ -282,9 +314,20 @@ def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:
         raise older_checkpoint(name, table, last.epoch, checkpoint.last_assigned)
 
 
-def _last_table(catalog: Catalog, pattern: Pattern, checkpoint: Checkpoint) -> CatalogTable:
+def _last_table(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> tuple[CatalogTable, State]:
     """The table that got the last batch that brought anything; before the first one, any table."""
-    entries = checkpoint.tables
+    entries, catalog = checkpoint.tables, fan_out.catalog
     if not entries:
-        return catalog.table(pattern.example)
-    return catalog.table(max(entries, key=lambda table: (entries[table].epoch, table)))
+        table = catalog.table(fan_out.pattern.example)
+        return table, table.load()
+    last = max(entries, key=lambda table: (entries[table].epoch, table))
+    table, entry = catalog.table(last), entries[last]
+    if not last.endswith(QUARANTINE):  # which need not be there any more
+        try:
+            state = table.load()
+            check_table(name, entry.uuid, last, state.uuid)
+            return table, state
+        except (DataError, PySparkException, Py4JError, OSError) as error:
+            fan_out.tolerated(last, error)
+    # The checkpoint knows what it brought, too.
+    return table, replace(UNKNOWN, properties={f"{PREFIX}{name}": f"{checkpoint.stream}:{entry.epoch}"})

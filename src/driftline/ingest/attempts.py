@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import LOST, Lost
 from driftline.core.history.batch_properties import Token
+from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.properties import as_properties, creation, of_one_batch
-from driftline.errors import DataError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Progress, Retry, is_conflict
 from driftline.ingest.batch import (
@@ -75,6 +76,8 @@ class Audit:
 
 
 NO_AUDIT = Audit()
+# A table that cannot be loaded.
+UNKNOWN = State(Schema(Struct(())), {}, None, exists=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,14 @@ def prepare(table: CatalogTable, source: Source, options: Options) -> PreparedBa
     return PreparedBatch(attempts, ready, options.listener, time.monotonic() - began)
 
 
+def set_aside(table: CatalogTable, source: Source, options: Options, error: DriftlineError) -> PreparedBatch:
+    """Write the records of a batch whole into the quarantine of its table, whose ``error`` keeps them out."""
+    request = _request(table, source, replace(options, audit=NO_AUDIT), dry_run=False)
+    attempts = Attempts(request, dry_run=False, audit=NO_AUDIT, error=error)
+    with configured(table.spark, source.conf):
+        return PreparedBatch(attempts, request.retry.run(attempts.prepare), None, 0.0)
+
+
 def _request(table: CatalogTable, source: Source, options: Options, *, dry_run: bool) -> BatchRequest:
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
@@ -190,11 +201,15 @@ class Attempts:
         reread: the files were read again because they had changed.
         scan: the last one.
         observed: the last observation of all records.
+        error: the table's own, for which the records wait in its quarantine; None without one.
+        last: what was to be committed last.
     """
 
     batch: BatchRequest
     dry_run: bool
     audit: Audit
+    error: DriftlineError | None = None
+    last: Prepared | None = None
     started: bool = False
     tried: bool = False
     reread: bool = False
@@ -246,6 +261,10 @@ class Attempts:
         return replace(ended, hints=tuple(hints))
 
     def _prepare(self) -> Ready:
+        if self.error is not None:
+            self._forget()
+            run = self._run_on(UNKNOWN)
+            return Ready(run, run.set_aside_unplanned(), ())
         run, notes = self._begun()
         try:
             speculates, self.started = not self.started, True
@@ -254,7 +273,7 @@ class Attempts:
             self.scan, self.observed = run.scan, run.observed
 
     def _commit(self, ready: Ready) -> Result:
-        run = ready.run
+        run, self.last = ready.run, ready.prepared
         try:
             ended = self.audit.commit(run, ready.prepared)
         finally:
@@ -266,11 +285,17 @@ class Attempts:
         batch = self.batch
         state = batch.load()
         notes = batch.fingerprints.notes(batch.table, state)  # before the table has the files
-        if not self.started and batch.token is not None and batch.token.tried:
-            self.tried = quarantine.forget(batch.table, batch.token) or self.tried
+        if not self.started:
+            self._forget()
         run = self._run_on(state)
         self.audit.precheck(run)
         return run, notes
+
+    def _forget(self) -> None:
+        """Take back what an earlier attempt at a micro-batch has left in the quarantine."""
+        token = self.batch.token
+        if token is not None and token.tried:
+            self.tried = quarantine.forget(self.batch.table, token) or self.tried
 
     def _run_on(self, state: State) -> BatchRun:
         settings = self.batch.settings(state)
@@ -296,6 +321,16 @@ class PreparedBatch:
     def table(self) -> CatalogTable:
         """The table of the batch."""
         return self.attempts.batch.table
+
+    @property
+    def error(self) -> DriftlineError | None:
+        """The error of the table, for which the records wait in its quarantine; None without one."""
+        return self.attempts.error
+
+    @property
+    def invisible(self) -> bool:
+        """True if nothing of the batch is visible, and certainly not."""
+        return self.attempts.last is None or self.attempts.last.invisible
 
     def commit(self) -> Result:
         """Make the batch visible; if the table has changed meanwhile, it is prepared again.

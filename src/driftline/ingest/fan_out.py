@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict, TypeVar
 
-from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
-from driftline.core.schema.naming import QUARANTINE
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.core.history.batch_properties import BatchIsInError, Captured, ReplacedTable, Token
 from driftline.core.schema.text import counted
 from driftline.core.settings.properties import NEW_TABLE, as_properties, from_properties
 from driftline.core.settings.row_key import KEY_SETTINGS, RowKey
@@ -19,13 +21,16 @@ from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
 from driftline.ingest import attempts
 from driftline.ingest.assignment import MAX_TABLES, Assignment
-from driftline.ingest.attempts import Options, PreparedBatch
+from driftline.ingest.attempts import UNKNOWN, Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, RecentBatches
 from driftline.ingest.deal import Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
-from driftline.ingest.pattern import TOPIC, Pattern, Values, is_other
+from driftline.ingest.pattern import TOPIC, Pattern, is_other
 from driftline.ingest.result import Result
 from driftline.ingest.route import Route, named_values
+from driftline.ingest.router import Router
+from driftline.quarantine import table as quarantine
+from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
 from driftline.runtime.threads import at_once
 from driftline.sources.files import stamps
@@ -39,6 +44,7 @@ RESTORE = (
 )
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", DataError, UsageError)
 # Settings by which records are taken out of files: the files are read once, for all tables.
 _READ_BY = ("records", "max_record_bytes", "hive")
 _CSV_READ_BY = ("delimiter", "quote", "encoding", "escape", "header", "skip_lines", "comment", "trim")
@@ -55,6 +61,7 @@ class FanOutJson(TypedDict):
     passed_over: list[str]
     by_case: dict[str, list[str]]
     failed: dict[str, str]
+    waiting: list[str]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,6 +73,7 @@ class FanOutResult(Shown):
         passed_over: tables that have the files already.
         by_case: the spellings of values that share a table, by its name.
         failed: the errors of tables that did not get their records, by name.
+        waiting: tables whose records wait whole in their quarantines, for an error of the table.
     """
 
     pattern: str
@@ -73,6 +81,7 @@ class FanOutResult(Shown):
     passed_over: tuple[str, ...] = ()
     by_case: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     failed: Mapping[str, DriftlineError] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
 
     @property
     def rows_read(self) -> int:
@@ -110,22 +119,50 @@ class FanOutError(DataError):
     """Tables that did not get their records, while others did. ``result``: what the others got."""
 
     def __init__(self, result: FanOutResult) -> None:
+        waiting, lacking = result.waiting, {*result.failed, *result.waiting}
         listed = [f"{table}: {error.message}" for table, error in result.failed.items()]
+        if waiting:
+            listed.append(
+                f"the records of {_listed(waiting)} wait whole in quarantine: once the table is mended, --replay ingests them"
+            )
+        if result.failed.keys() - {*waiting}:
+            listed.append("the same command again brings what is missing")
         super().__init__(
-            f"{result.pattern}: {counted(len(result.failed), 'table')} did not get their records, "
-            f"{len(result.results)} did",
-            "\n  ".join([*listed, "the same command again brings what is missing"]),
+            f"{result.pattern}: {counted(len(lacking), 'table')} did not get their records, "
+            f"{len({of_table.table for of_table in result.results} - lacking)} did",
+            "\n  ".join(listed),
         )
         self.result = result
 
 
+def error_of_table(name: str, error: BaseException) -> DataError | None:
+    """The error in words if the table itself is in error; None if what came for it is, or the machine."""
+    cause = error.__cause__ if isinstance(error, DataError) else error
+    if isinstance(error, ReplacedTable):
+        return error
+    if not isinstance(cause, PySparkException | Py4JError | OSError) or java_ended(cause):
+        return None
+    if isinstance(error, DataError):
+        return error
+    message, hint = explained(cause)
+    return DataError(message if name in message else f"{name}: {message}", hint)
+
+
 @dataclass(frozen=True, slots=True)
 class TableShare:
-    """A table that is to get a share of a batch."""
+    """A table that is to get a share of a batch.
+
+    Attributes:
+        state: the table as it was loaded, without anything if it is in error.
+        error: its own, for which its share is to wait in its quarantine.
+        waits: its share waits there since an earlier attempt.
+    """
 
     table: CatalogTable
     state: State
     share: Share
+    error: DataError | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +195,11 @@ class MicroBatch:
                 raise older_checkpoint(token.name, table.name, last.epoch, token.epoch) from None
             return True
         return False
+
+    def waits(self, table: CatalogTable) -> bool:
+        """True if the share of a table waits whole in its quarantine since an earlier attempt."""
+        token = self.token(table.name)
+        return token.tried and token.waits(quarantine.of(table).load().properties)
 
 
 @dataclass(slots=True)
@@ -217,40 +259,50 @@ class FanOut:
 
     def _ingest(self, batch: DealtBatch, router: Router) -> FanOutResult:
         destinations = batch.at_once(batch.destination, batch.spool.shares.items())
-        passed_over = tuple(to.table.name for to in destinations if not to.share.slices)
-        has_all = bool(passed_over) and len(passed_over) == len(destinations)
+        passed_over = tuple(to.table.name for to in destinations if not (to.share.slices or to.waits))
+        has_all = bool(destinations) and not any(to.share.slices for to in destinations)
         if has_all and batch.micro_batch is None and not batch.dry_run:
             raise DataError(
-                f"{self.pattern.text}: all tables have the files already: {_listed(passed_over)}",
+                f"{self.pattern.text}: all tables have the files already: {_listed([to.table.name for to in destinations])}",
                 "pass --again to ingest again as new rows",
             )
         by_case = {to.table.name: to.share.spellings for to in destinations if len(to.share.spellings) > 1}
-        before = FanOutResult(self.pattern.text, passed_over=passed_over, by_case=by_case)
+        waiting = tuple(to.table.name for to in destinations if to.waits)
+        failed: dict[str, DriftlineError] = {
+            to.table.name: to.error for to in destinations if to.error is not None
+        }
+        before = FanOutResult(self.pattern.text, (), passed_over, by_case, failed, waiting)
         destinations = [to for to in destinations if to.share.slices]
         if batch.dry_run:
             return replace(before, results=tuple(batch.at_once(batch.planned, destinations)))
         prepared: list[PreparedBatch] = []
 
-        def prepare(to: TableShare) -> PreparedBatch:
+        def prepare(to: TableShare) -> tuple[TableShare, PreparedBatch]:
             """Write a share. After an error in another table, it is taken back."""
             ready = batch.prepared(to)
             prepared.append(ready)
-            return ready
+            return to, ready
 
         with abandoned(prepared):
             in_order = batch.at_once(prepare, destinations)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
-            ended = at_once(batch.source.spark, _committed, in_order, self.catalog.commits_at_once)
-        results = tuple(result for result in ended if isinstance(result, Result))
-        failed = {
-            ready.table.name: error
-            for ready, error in zip(in_order, ended, strict=True)
-            if isinstance(error, DriftlineError)
-        }
-        if failed:
-            raise FanOutError(replace(before, results=results, failed=failed))
-        return replace(before, results=results)
+            ended = at_once(batch.source.spark, batch.committed, in_order, self.catalog.commits_at_once)
+        results = tuple(result for result, _ in ended if result is not None)
+        failed |= {to.table.name: error for (to, _), (_, error) in zip(in_order, ended, strict=True) if error}
+        waiting += tuple(result.table for result in results if result.table in failed)
+        result = replace(before, results=results, failed=failed, waiting=waiting)
+        # A capture goes on behind tables whose records wait, and tells of them at its end.
+        if failed.keys() - ({*waiting} if batch.micro_batch is not None else set()):
+            raise FanOutError(result)
+        return result
+
+    def tolerated(self, name: str, error: BaseException) -> DataError:
+        """The error of a table whose records are to wait in its quarantine; raises any other ``error``."""
+        failed = error_of_table(name, error)
+        if failed is None or not self._settings(name, {}).table_may_fail:
+            raise error
+        return failed
 
     def settings_of(self, name: str) -> Mapping[str, Any]:
         """The settings that a table is given; `_other` gets none of a key."""
@@ -287,7 +339,19 @@ class DealtBatch:
         """Load a table, and leave out what it has already. Raises UsageError if it cannot take part."""
         name, share = shared
         table = self.fan_out.catalog.table(name)
-        state = table.load()
+        try:
+            return self._destination(table, share)
+        except (DriftlineError, PySparkException, Py4JError, OSError) as error:
+            if self.dry_run:
+                raise
+            failed = self.fan_out.tolerated(name, error)
+            self._tell(name, failed)
+            return self._not_waiting(
+                TableShare(table, UNKNOWN, share, failed), self.fan_out._settings(name, {})
+            )
+
+    def _destination(self, table: CatalogTable, share: Share) -> TableShare:
+        name, state = table.name, table.load()
         settings = self.fan_out._settings(name, state.properties if state.exists else {})
         pattern = self.fan_out.pattern.text
         if settings.row_key is not None:
@@ -301,11 +365,25 @@ class DealtBatch:
                 f"{pattern}: {name} has {setting} = {own[setting]}, and the files are read once for all tables, by {common[setting]}",
                 f"pass --set {setting}=VALUE, which counts for all of them",
             )
-        if self.micro_batch is None:
-            slices = self._lacking(table, state, share)
-        else:
+        if self.micro_batch is not None:
             slices = [] if self.micro_batch.is_in(table, state) else share.slices
-        return TableShare(table, state, replace(share, slices=slices))
+        else:
+            slices = self._lacking(table, state, share.slices)
+        return self._not_waiting(TableShare(table, state, replace(share, slices=slices)), settings)
+
+    def _not_waiting(self, to: TableShare, settings: TableSettings) -> TableShare:
+        """The share without what waits whole in the quarantine, since the table was in error."""
+        waiting, slices = quarantine.of(to.table), to.share.slices
+        if self.micro_batch is not None:
+            waits = slices and self.micro_batch.waits(to.table)
+            lacking = [] if waits else slices
+        else:
+            lacking = (
+                self._lacking(waiting, waiting.load(), slices)
+                if slices and settings.table_may_fail
+                else slices
+            )
+        return replace(to, share=replace(to.share, slices=lacking), waits=len(lacking) < len(slices))
 
     def _must_name_nulls(self, name: str) -> None:
         """Raise UsageError for null values that may delete rows, and name no table."""
@@ -315,32 +393,69 @@ class DealtBatch:
                 "have {_topic} or {_key} name the tables, which null values have too",
             )
 
-    def _lacking(self, table: CatalogTable, state: State, share: Share) -> list[SpoolSlice]:
+    def _lacking(self, table: CatalogTable, state: State, slices: list[SpoolSlice]) -> list[SpoolSlice]:
         """The slices of files that the table does not have."""
-        source = self._dealt(share)
+        source = self._dealt(slices)
         named = stamps(source.files) if source.originals is None else source.originals
         fingerprints = FileFingerprints.of(source, named, reingest=self.options.reingest)
         taken = set(fingerprints.taken(table, state))
         if taken >= set(named) and named:
             return []
-        return [part for part in share.slices if part.file not in taken]
+        return [part for part in slices if part.file not in taken]
 
     def planned(self, to: TableShare) -> Result:
         """Plan a table's share, and write nothing."""
-        return attempts.ingest(to.table, self._dealt(to.share), self._options(to), dry_run=True)
+        return attempts.ingest(to.table, self._dealt(to.share.slices), self._options(to), dry_run=True)
 
     def prepared(self, to: TableShare) -> PreparedBatch:
-        """Write a table's share, visible to nobody."""
-        name = to.table.name
-        try:
-            return attempts.prepare(to.table, self._dealt(to.share), self._options(to))
-        except (DataError, UsageError) as error:
-            if name in error.message:
-                raise
-            raise type(error)(f"{name}: {error.message}", error.hint) from error
+        """Write a table's share, visible to nobody; whole into its quarantine if the table is in error."""
+        name, failed = to.table.name, to.error
+        if failed is None:
+            try:
+                return attempts.prepare(to.table, self._dealt(to.share.slices), self._options(to))
+            except DataError as error:
+                if error_of_table(name, error) is None or not self._may_fail(to):
+                    raise _named(name, error) from error
+                failed = error
+            except UsageError as error:
+                raise _named(name, error) from error
+        return self._set_aside(to, failed)
 
-    def _dealt(self, share: Share) -> Source:
-        return self.spool.source(self.source, share.slices)
+    def _set_aside(self, to: TableShare, error: DataError) -> PreparedBatch:
+        return attempts.set_aside(to.table, self._dealt(to.share.slices), self._options(to), error)
+
+    def committed(
+        self, of_table: tuple[TableShare, PreparedBatch]
+    ) -> tuple[Result | None, DriftlineError | None]:
+        """Commit a batch; returns its result, and the error of its table, which keeps no other's records."""
+        to, ready = of_table
+        try:
+            return ready.commit(), ready.error
+        except DriftlineError as error:
+            failed = error_of_table(to.table.name, error)
+            # What may be visible must not come a second time.
+            if failed is None or not ready.invisible or not self._may_fail(to):
+                return None, error
+        waiting = self._set_aside(to, failed)
+        try:
+            return waiting.commit(), failed
+        except DriftlineError as error:
+            return None, error
+        finally:
+            waiting.abandon()
+
+    def _may_fail(self, to: TableShare) -> bool:
+        return self.fan_out._settings(to.table.name, to.state.properties).table_may_fail
+
+    def _tell(self, name: str, error: DataError) -> None:
+        """Notify the listener of a table that is in error before its batch begins."""
+        if (listener := self.options.listener) is not None:
+            token = None if self.micro_batch is None else self.micro_batch.token(name)
+            listener.begins(name, "" if token is None else token.batch)
+            listener.failed(error)
+
+    def _dealt(self, slices: Sequence[SpoolSlice]) -> Source:
+        return self.spool.source(self.source, slices)
 
     def _options(self, to: TableShare) -> Options:
         name = to.table.name
@@ -359,75 +474,13 @@ def _read_by(settings: TableSettings, fmt: str) -> dict[str, Any]:
     return {setting: getattr(settings, setting) for setting in _READ_BY} | csv
 
 
-@dataclass(slots=True)
-class Router:
-    """Gives values their tables, in the order in which they are seen.
-
-    Attributes:
-        names: of the tables in the pattern's namespaces.
-        settled: the assignment is that of an earlier attempt, and stays.
-        counted: it is known how many of them the pattern made; until then each may be one of them.
-    """
-
-    catalog: Catalog
-    assignment: Assignment
-    max_tables: int
-    names: frozenset[str] = frozenset()
-    settled: bool = False
-    counted: bool = False
-    _loaded: dict[str, Sequence[Values] | None] = field(default_factory=dict)
-    _named: dict[Values, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, catalog: Catalog, pattern: Pattern, max_tables: int, assigned: Assignment | None = None
-    ) -> Router:
-        """A router with no table yet, or with those that an earlier attempt has ``assigned``."""
-        if assigned is not None:
-            # Tables that were made or dropped since would give values others, which double or lose records.
-            return cls(catalog, assigned, max_tables, settled=True)
-        names = frozenset(tables_of(catalog, pattern))
-        room = max(0, max_tables - len(names))
-        assignment = Assignment(pattern, room=room, ascii_only=catalog.ascii_names)
-        return cls(catalog, assignment, max_tables, names)
-
-    def tables(self, values: Sequence[Values]) -> Mapping[Values, str]:
-        """The table of each of the values."""
-        if len(self._named) > _REMEMBERED:
-            self._named.clear()
-        new = [of_record for of_record in values if of_record not in self._named]
-        if new and not self.settled:
-            assigned = self.assignment.with_new(new, self._named_by)
-            if not assigned.room and not self.counted:
-                count = sum(bool(self._named_by(name)) for name in self.names)
-                self.counted = True
-                spent = sum(name not in self.names for name in set(self.assignment.tables.values()))
-                room = max(0, self.max_tables - count - spent)
-                assigned = replace(self.assignment, room=room).with_new(new, self._named_by)
-            self.assignment = assigned
-        self._named |= {of_record: self.assignment.table(of_record) for of_record in new}
-        return self._named
-
-    def _named_by(self, name: str) -> Sequence[Values] | None:
-        """The values that named a table that is there; none if the pattern did not make it."""
-        if name not in self.names:
-            return None
-        if name not in self._loaded:
-            properties = self.catalog.table(name).load().properties
-            self._loaded[name] = named_values(self.assignment.pattern, properties)
-        return self._loaded[name]
-
-
-def tables_of(catalog: Catalog, pattern: Pattern) -> list[str]:
-    """The names of the tables that are in the pattern's namespaces."""
-    return [name for name in catalog.tables() if pattern.in_namespace(name) and not name.endswith(QUARANTINE)]
-
-
 @contextmanager
 def hinting_at_restore() -> Iterator[None]:
     """Give errors about a table of another time than the checkpoint the hint that holds for a pattern."""
     try:
         yield
+    except ReplacedTable as error:
+        raise ReplacedTable(f"{error.message}", RESTORE) from error
     except DataError as error:
         raise DataError(f"{error.message}", RESTORE) from error
 
@@ -486,9 +539,6 @@ def _must_be_spelled_alike(table: str, share: Share, state: State) -> None:
         )
 
 
-_REMEMBERED = 100_000  # values whose tables are known, between two groups of records
-
-
 def _route(pattern: Pattern, to: TableShare) -> dict[str, str]:
     """The property of a table that the pattern makes, or has made; none for any other table."""
     named = [values for values in to.share.values if pattern.names(values)]
@@ -516,12 +566,9 @@ def abandoned(written: Sequence[UncommittedRows]) -> Iterator[None]:
             of_table.abandon()
 
 
-def _committed(prepared: PreparedBatch) -> Result | DriftlineError:
-    """Commit a batch; returns its error, which does not keep the records of other tables."""
-    try:
-        return prepared.commit()
-    except DriftlineError as error:
-        return error
+def _named(name: str, error: E) -> E:
+    """The error with the name of its table."""
+    return error if name in error.message else type(error)(f"{name}: {error.message}", error.hint)
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

@@ -304,11 +304,7 @@ class BatchRun:
         Raises DataError for a truncate, which is no record and cannot wait there.
         """
         batch = self.batch
-        if planned.observation.tally.truncated:
-            raise DataError(
-                f"{batch.table.name}: the batch truncates the table, so it cannot wait in quarantine",
-                "leave out --on-audit: the capture then stops before such a batch",
-            )
+        self._must_be_records(planned)
         # A line that is no record stays one, whatever the batch is, so it keeps its own reason.
         # As a batch that changes nothing, of which each record is refused.
         nothing = batch.recent.plan(planned.plan.before, RecordShape(), planned.settings)
@@ -325,6 +321,33 @@ class BatchRun:
             prepared.rejects = _all_rejected(planned, quarantine.AUDIT, feed)
             prepared.check_counts()
         return prepared
+
+    def set_aside_unplanned(self) -> Prepared:
+        """Write all records into the quarantine, as the table itself cannot take them."""
+        batch, scan = self.batch, self.open()
+        nothing = batch.recent.plan(scan.schema, RecordShape(), scan.settings)
+        planned = Planned(batch, self.state, scan.observe(), nothing)
+        self._must_be_records(planned)
+        prepared = Prepared(planned, notes=planned.notes)
+        if planned.brings_nothing:
+            return prepared
+        with prepared.abandoned_on_error():
+            rejected = planned.observed.scan.rejected(everything=quarantine.TABLE)
+            prepared.rejects = quarantine.stage(batch.table, rejected, batch.id)
+            # In the commit of the records: whoever runs the command again, or another attempt at the
+            # micro-batch, finds by it that they wait, and brings them no second time.
+            prepared.rejects.transaction.remember(batch.remembered(self.state, {}))
+            prepared.rejects.transaction.set(summary(planned) | (batch.token.waiting if batch.token else {}))
+            prepared.check_counts()
+        return prepared
+
+    def _must_be_records(self, planned: Planned) -> None:
+        """Raise DataError for a truncate, which is no record and cannot wait in quarantine."""
+        if planned.observation.tally.truncated:
+            raise DataError(
+                f"{self.batch.table.name}: the batch truncates the table, so it cannot wait in quarantine",
+                "let the batch fail instead: nothing then goes on behind it",
+            )
 
 
 _NO_VALUE = (
@@ -348,6 +371,11 @@ class Prepared:
     rejects: quarantine.Staged | None = None
     notes: Sequence[str] = ()
     rows: int = 0
+
+    @property
+    def invisible(self) -> bool:
+        """True if nothing of it is visible, and certainly not."""
+        return self.rejects is None or self.rejects.transaction.visible is False
 
     @property
     def quarantined(self) -> int:
@@ -415,6 +443,11 @@ class PreparedRows(Prepared):
     run: BatchRun
     transaction: Transaction
     waiting: Mapping[str, int] | None = None
+
+    @property
+    def invisible(self) -> bool:
+        """True if no row of it is visible, and certainly not; rejects are taken back with the rows."""
+        return self.transaction.visible is False
 
     @contextmanager
     def abandoned_on_error(self) -> Iterator[None]:

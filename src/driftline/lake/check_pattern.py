@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
-from driftline.ingest.fan_out import tables_of
 from driftline.ingest.pattern import Pattern
 from driftline.ingest.route import named_values
+from driftline.ingest.router import tables_of
 from driftline.lake.check import Contents, SourceFiles, compared, files_of, read_as
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Text that is no JSON record stays so, whatever the table becomes.
 _NO_COLUMNS = "'no columns yet'"
 RECORDS = (
-    f"(path is not null or reason in ({_NO_COLUMNS}, '{quarantine.AUDIT}') "
+    f"(path is not null or reason in ({_NO_COLUMNS}, '{quarantine.AUDIT}', '{quarantine.TABLE}') "
     f"or startswith(reason, {literal(EXPECT)}))"
 )
 
@@ -84,7 +84,7 @@ class Pending:
         if not self.open:
             return "true"
         listed = ", ".join(map(literal, self.open))
-        return f"(batch not in ({listed}) or reason = {_NO_COLUMNS})"
+        return f"(batch not in ({listed}) or reason in ({_NO_COLUMNS}, '{quarantine.TABLE}'))"
 
     @property
     def ready(self) -> str:

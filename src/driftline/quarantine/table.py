@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TableT = TypeVar("TableT", bound=CatalogTable)
 
 AUDIT = "audit"  # the reason of records whose batch failed its audit
+TABLE = "table"  # the reason of records whose table could not take them
 
 SCHEMA = Schema(
     Struct(
@@ -103,7 +104,10 @@ class Staged:
 
 
 def stage(
-    table: CatalogTable, rejected: Rejects | DataFrame, batch: str, token: Token | None = None
+    table: CatalogTable,
+    rejected: Rejects | DataFrame,
+    batch: str,
+    token: Token | None = None,
 ) -> Staged:
     """Write rejected records into the table's quarantine."""
     quarantine = of(table)

@@ -55,6 +55,10 @@ def fan_out(
     yield from _passed_over(result.passed_over, "the files")
     for table, error in result.failed.items():
         yield Text(f"  {clean(table)}: {clean(error.message)}", "red")
+    if result.waiting:
+        yield Text(
+            f"  waiting whole in quarantine: records of {', '.join(map(clean, result.waiting))}", "red"
+        )
     if hints := {hint for of_table in result.results for hint in of_table.hints}:
         yield Text(f"  {counted(len(hints), 'hint')}: see --json", "cyan")
 

@@ -23,11 +23,16 @@ from driftline.errors import DataError
 
 PREFIX = "driftline.capture."
 CONTENTS = "driftline.captured."
+WAITING = "driftline.waiting."  # of a quarantine: the last micro-batch of a capture that waits there whole
 FEED = "driftline.feed"  # of a quarantine: the properties that the table will have, while all of its records wait
 
 
 class BatchIsInError(Exception):
     """The table has this micro-batch already."""
+
+
+class ReplacedTable(DataError):
+    """A table that was dropped, or made again, since it got the last batch of a capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,21 @@ class Token:
         last = Captured.of(self.name, properties)
         return last is not None and last.stream == self.stream and last.epoch >= self.epoch
 
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The property of a quarantine that shows the batch waits there whole, as its table was in error."""
+        return {WAITING + self.name: f"{self.stream}:{self.epoch}"}
+
+    def waits(self, properties: Mapping[str, str]) -> bool:
+        """True if this micro-batch, or a later one, waits whole in a quarantine with these properties.
+
+        >>> batch, later = Token("orders", "0a1b", 6), Token("orders", "0a1b", 7)
+        >>> batch.waits(later.waiting), later.waits(batch.waiting), batch.waits({})
+        (True, False, False)
+        """
+        stream, _, epoch = properties.get(WAITING + self.name, "").rpartition(":")
+        return stream == self.stream and int(epoch) >= self.epoch
+
     def check(self, name: str, uuid: str | None, properties: Mapping[str, str]) -> None:
         """Check that the table does not have the batch. ``uuid`` None: there is no such table now.
 
@@ -133,7 +153,7 @@ class Token:
 
 
 def check_table(capture: str, expected: str | None, name: str, uuid: str | None) -> None:
-    """Raise DataError if the table ``name`` is not the one that a capture began with.
+    """Raise ReplacedTable if the table ``name`` is not the one that a capture began with.
 
     Args:
         expected: the uuid of that one, None while there is none.
@@ -141,7 +161,7 @@ def check_table(capture: str, expected: str | None, name: str, uuid: str | None)
     """
     if expected not in (None, uuid):
         became = "was dropped" if uuid is None else "is another one than at the last batch"
-        raise DataError(
+        raise ReplacedTable(
             f"{name} {became}: capture {capture} goes on where it was before",
             hint="restore the table; or take everything again into a new one: --resume-from table",
         )

@@ -91,6 +91,11 @@ class SettingArguments(TypedDict, total=False):
         default="quarantine",
         flag=Flag("What to do with records that are refused. [default: the table's; quarantine]"),
     )]
+    on_table_error: Annotated[Literal["fail", "quarantine"], Setting(
+        about="Of tables of a pattern: what an error of the table itself does to its records: `fail`s the batch of all tables, or has them wait in its `quarantine`.",
+        default="fail",
+        flag=Flag("Of tables of a pattern: what an error of the table itself does: fail the batch of all, or have its records wait in its quarantine. [default: fail]"),
+    )]
     allow_rewrite: Annotated[bool | str, Setting(
         about="Under `widen`: rewrite the table where a column cannot be widened in place.",
         default="false",

@@ -280,6 +280,7 @@ def from_properties(properties: Mapping[str, str]) -> TableSettings:
         beyond=value("beyond"),
         keep_empty_names=value("empty_names") == "keep",
         on_conflict=value("on_conflict"),
+        table_may_fail=value("on_table_error") == "quarantine",
         allow_rewrite=value("allow_rewrite") == "true",
         fields=_field_settings(value, paths, row_key, properties),
         hive=value("hive") == "auto" and not value("envelope"),

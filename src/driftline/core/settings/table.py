@@ -47,6 +47,7 @@ class TableSettings:
         beyond: values beyond these limits go to the "rest", to "quarantine", or "fail".
         keep_empty_names: values of the empty key go to the rest; otherwise they are dropped.
         on_conflict: "quarantine" or "fail".
+        table_may_fail: an error of a table of a pattern has its records wait in its quarantine.
         allow_rewrite: the `widen` policy may rewrite columns.
         max_record_bytes: the limit of a record's text.
         fields: the settings of paths.
@@ -70,6 +71,7 @@ class TableSettings:
     beyond: str = default("beyond")
     keep_empty_names: bool = default("empty_names") == "keep"
     on_conflict: str = default("on_conflict")
+    table_may_fail: bool = default("on_table_error") == "quarantine"
     allow_rewrite: bool = default("allow_rewrite") == "true"
     max_record_bytes: int = int(default("max_record_bytes"))
     fields: FieldSettings = field(default_factory=FieldSettings)
