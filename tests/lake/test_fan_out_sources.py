@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
@@ -138,3 +143,130 @@ def test_a_capture_deals_lines_that_are_added_to_files_of_csv(lake: Lake, space:
         rows = lake.table(f"{space}.{name}").read().collect()
         numbers += [(name, row["_source"]["line"]) for row in rows]
     assert sorted(numbers) == [("a", 2), ("a", 4), ("b", 3)]
+
+
+TYPED = pa.schema({
+    "event": pa.string(), "by": pa.struct({"id": pa.int64(), "at": pa.string()}), "n": pa.decimal128(9, 2),
+    "other": pa.list_(pa.int64()), "day": pa.date32(),
+})  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"event": "a", "by": {"id": 1}, "n": Decimal("1.50"), "day": date(2026, 3, 2)},
+    {"event": "b", "by": {"at": "x"}, "other": [1, 2]},
+    {"event": "A", "n": Decimal("2.25")},
+    {"event": None, "day": date(2026, 3, 3)},
+    {"event": "a", "by": {"id": 2}},
+    {"event": "b"},
+]
+OF_TYPED = {"a": (0, 2, 4), "b": (1, 5), "_other": (3,)}
+AVRO = {
+    "event": "string", "n": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    "other": {"type": "array", "items": "long"}, "day": {"type": "int", "logicalType": "date"},
+}  # fmt: skip
+
+
+def filled(rows: Sequence[dict[str, Any]]) -> pa.Schema:
+    """The declared columns and fields that have a value among rows."""
+    inside = {key for row in rows for key in row.get("by") or ()}
+    by = pa.struct([f for f in TYPED.field("by").type if f.name in inside])
+    names = {key for row in rows for key, value in row.items() if value is not None}
+    return pa.schema([f if f.name != "by" else f.with_type(by) for f in TYPED if f.name in names])
+
+
+def typed(lake: Lake, kind: str, file: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> Any:
+    """Rows as data of a kind."""
+    file.parent.mkdir(exist_ok=True)
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema)
+    if kind == "frame":
+        nested = table.to_pylist()
+        by = ", ".join(
+            f"{f.name}: {'bigint' if f.type == pa.int64() else 'string'}"
+            for f in (schema.field("by").type if "by" in schema.names else ())
+        )
+        types = {
+            "event": "string",
+            "by": f"struct<{by}>",
+            "n": "decimal(9,2)",
+            "other": "array<bigint>",
+            "day": "date",
+        }
+        return lake.spark.createDataFrame(nested, ", ".join(f"{name} {types[name]}" for name in schema.names))
+    if kind == "orc":
+        orc.write_table(table, str(file))
+        return file
+    fields = []
+    for f in schema:
+        of_field: Any = AVRO.get(f.name)
+        if f.name == "by":
+            inside = [
+                {"name": x.name, "type": ["null", "long" if x.type == pa.int64() else "string"]}
+                for x in f.type
+            ]
+            of_field = {"type": "record", "name": "by", "fields": inside}
+        fields.append({"name": f.name, "type": ["null", of_field]})
+    with file.open("wb") as opened:
+        fastavro.writer(opened, {"type": "record", "name": "r", "fields": fields}, table.to_pylist())
+    return file
+
+
+@pytest.mark.parametrize(
+    ("kind", "cuts"),
+    [
+        ("avro", [(0, 6)]), ("orc", [(0, 6)]), ("frame", [(0, 6)]),
+        *(
+            pytest.param(kind, [(0, 2), (2, 6)], marks=pytest.mark.nightly) for kind in ("avro", "orc", "frame")
+        ),
+    ],
+)  # fmt: skip
+def test_declared_columns_are_those_that_a_table_fills(
+    lake: Lake, space: str, tmp_path: Path, kind: str, cuts: list[tuple[int, int]]
+) -> None:
+    tables, came = lake.fan_out(f"{space}.{{event}}"), []
+    for start, end in cuts:
+        all_rows = ROWS[start:end]
+        came.append(typed(lake, kind, tmp_path / "all" / f"{start}.{kind}", all_rows, TYPED))
+        result = tables.ingest(came[-1])
+        assert (result.rows_read, result.rows_quarantined) == (end - start, 0)
+        for name, places in OF_TYPED.items():
+            rows = [ROWS[place] for place in places if start <= place < end]
+            file = tmp_path / f"{name}_alone" / f"{start}.{kind}"
+            if rows:
+                lake.table(f"{space}.{name}_alone").ingest(typed(lake, kind, file, rows, filled(rows)))
+    assert_as_alone(lake, space, list(OF_TYPED))
+    if kind != "frame":
+        verdict = tables.verify(came, exactly=True)
+        assert verdict.ok and (verdict.records, verdict.found) == (6, 6)
+        with pytest.raises(DataError, match="all tables have the files already"):
+            tables.ingest(came)
+
+
+def test_a_field_of_avro_that_was_renamed_fills_the_column_of_its_earlier_name_in_each_table(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    tables, files = lake.fan_out(f"{space}.{{event}}"), [tmp_path / "1.avro", tmp_path / "2.avro"]
+    for file, name, aliases in zip(files, ("old", "new"), ([], ["old"]), strict=True):
+        inside = {"name": name, "type": "long", "aliases": aliases}
+        nested = {"name": "by", "type": {"type": "record", "name": "by", "fields": [inside]}}
+        fields = [{"name": "event", "type": "string"}, inside, nested]
+        rows = [{"event": event, name: 1, "by": {name: 2}} for event in ("a", "b")]
+        with file.open("wb") as opened:
+            fastavro.writer(
+                opened, {"type": "record", "name": "r", "fields": fields}, rows[: 1 if name == "old" else 2]
+            )
+        tables.ingest(file)
+    a, b = (lake.table(f"{space}.{name}").read() for name in "ab")
+    assert [row.asDict(True) for row in a.collect()] == [{"event": "a", "old": 1, "by": {"old": 2}}] * 2
+    assert [row.asDict(True) for row in b.collect()] == [{"event": "b", "new": 1, "by": {"new": 2}}]
+    assert tables.verify(files, exactly=True).ok
+
+
+def test_a_capture_deals_the_rows_of_a_streaming_frame(lake: Lake, space: str, tmp_path: Path) -> None:
+    for number in range(2):
+        rows = [("a", number, None), ("b", None, "x")]
+        frame = lake.spark.createDataFrame(rows, "event string, n int, note string").coalesce(1)
+        frame.write.mode("append").parquet(str(tmp_path / "in"))
+        stream = lake.spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in"))
+        query = lake.fan_out(f"{space}.{{event}}").capture(stream, name="s", checkpoint=tmp_path / "c")
+        assert query.awaitTermination(120)
+    a, b = (lake.table(f"{space}.{name}").read().orderBy("n" if name == "a" else "note") for name in "ab")
+    assert [row.asDict() for row in a.collect()] == [{"event": "a", "n": 0}, {"event": "a", "n": 1}]
+    assert [row.asDict() for row in b.collect()] == [{"event": "b", "note": "x"}] * 2

@@ -103,7 +103,7 @@ def capture(
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     if fan_out is not None:
-        _must_be_dealable(os.fspath(cast("str", data)), reading, fan_out.pattern)
+        _must_be_dealable(data, reading, fan_out.pattern)
 
     status = StatusFile(place.place, (*request.secrets, reading.topics.client, reading.topics.registry))
     run = CaptureRun(
@@ -198,9 +198,11 @@ def _must_be_followed(source: str) -> None:
         )
 
 
-def _must_be_dealable(source: str, reading: StreamOptions, pattern: Pattern) -> None:
+def _must_be_dealable(
+    data: DataFrame | str | os.PathLike[str], reading: StreamOptions, pattern: Pattern
+) -> None:
     """Raise UsageError for a stream whose records cannot go into the tables of a pattern."""
-    if not source.startswith(SCHEME):
+    if hasattr(data, "isStreaming") or not os.fspath(cast("str", data)).startswith(SCHEME):
         pattern.must_be_of_files()
     elif reading.topics.value_format not in TEXTS:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -245,11 +245,3 @@ def text_at(record: object, path: FieldPath) -> str | None:
     for key in path:
         record = record.get(key) if isinstance(record, dict) else None
     return text_of(Decimal(record) if isinstance(record, Number) else record)
-
-
-def slices_of(spool: str, numbers: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-    """Read slices of a spool file; all of them without ``numbers``."""
-    with pa.memory_map(spool) as file:
-        batches = pa.ipc.open_file(file)
-        for number in range(batches.num_record_batches) if numbers is None else numbers:
-            yield batches.get_batch(number)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import Malformed, parse
-from driftline.ingest.deal import HeldBatches, RecordValues, Share, slices_of, text_at
+from driftline.ingest.deal import HeldBatches, RecordValues, Share, text_at
 from driftline.ingest.pattern import TOPIC, Pattern, Values
 from driftline.runtime.disk import Bounds, delete_file
 from driftline.sources.texts import Texts
+from driftline.tasks.written import batches_of, written_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,36 +37,16 @@ def deal_messages(
         spool: the file; tasks write theirs beside it.
     """
     shares: dict[str, Share] = {}
-    # Tasks write what they read to files: the driver deals these, and holds no more than a part of them.
-    collected = frame.mapInArrow(partial(_written, str(spool.parent)), "part int, path string").collect()
     with ExitStack() as stack:
         dealt = HeldBatches(spool, stack, shares)
-        for _, path in sorted(map(tuple, collected)):
-            for batch in slices_of(path):
+        for path in written_parts(frame, spool.parent):
+            for batch in batches_of(path):
                 values = reader.values(batch)
                 named = tables(list(dict.fromkeys(of_row for of_row in values if of_row is not None)))
                 dealt.add(batch, values, named)
             delete_file(path, Bounds((str(spool.parent),)))
         dealt.flush()
     return shares
-
-
-def _written(folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the batches of a task to a file of its own; yields the partition and the path."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    path = f"{folder}/part-{uuid4().hex}.arrow"  # another attempt of the task writes another one
-    with ExitStack() as stack:
-        writer: Any = None
-        for batch in batches:
-            writer = writer or stack.enter_context(pa.ipc.new_file(path, batch.schema))
-            writer.write_batch(batch)
-    if writer is not None:
-        yield pa.record_batch(
-            [pa.array([context.partitionId()], pa.int32()), pa.array([path])], ["part", "path"]
-        )
 
 
 class MessageValues:

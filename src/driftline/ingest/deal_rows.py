@@ -52,12 +52,14 @@ class RowSpool:
 
     Attributes:
         readers: the readers whose rows were dealt.
+        aliases: for each of Avro the earlier names of its fields.
         batches: by the numbers of slices.
         shares: of the tables.
     """
 
     folder: Path
     readers: Sequence[ColumnReader]
+    aliases: Sequence[Sequence[Any]] = ()
     batches: list[SpooledBatch] = field(default_factory=list)
     shares: dict[str, Share] = field(default_factory=dict)
 
@@ -78,7 +80,10 @@ class RowSpool:
         # Rows without a single value are records all the same, and a batch needs a column to have rows.
         fields = filled or _whole_fields(reader.struct)
         struct = _with_fields(reader.struct, fields)
-        return DealtRows(struct, reader.label, path, fields, tuple(parts), tuple(batches))
+        names = {f.name for f in struct.fields}
+        aliases = self.aliases[number] if self.aliases else ()
+        earlier = tuple(of_field for of_field in aliases if of_field.name in names)
+        return DealtRows(struct, reader.label, path, fields, tuple(parts), tuple(batches), earlier)
 
     def deal(self, values: RowValues, tables: Tables) -> None:
         """Deal the rows of all readers, whose values name ``tables``."""
@@ -152,6 +157,7 @@ class DealtRows:
         struct: the columns that have a value among them.
         columns: these, by their places among the reader's.
         slices: the parts; each is one of the ``batches`` of the spool file.
+        aliases: of Avro the earlier names of fields.
     """
 
     struct: Struct
@@ -160,6 +166,7 @@ class DealtRows:
     columns: tuple[tuple[int, FilledColumn], ...]
     slices: tuple[SpoolSlice, ...]
     batches: tuple[SpooledBatch, ...]
+    aliases: tuple[Any, ...] = ()
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -177,6 +184,10 @@ class DealtRows:
         with pa.memory_map(self.spool) as file:
             spooled = pa.ipc.open_file(file).get_batch(batch.place)
             arrays = [_cut(spooled.column(place), column) for place, column in self.columns]
+            if self.aliases:
+                from driftline.readers.avro.files import named  # late: with the first such file
+
+                arrays = list(map(named, arrays, (f.type for f in self.struct.fields)))
             lines = spooled.columns[-1]
             yield Rows(
                 pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields]),

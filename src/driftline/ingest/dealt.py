@@ -15,24 +15,26 @@ from driftline.core.settings.row_key import RowKey
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import RefusedText
 from driftline.errors import UsageError
-from driftline.ingest.deal import RecordValues, Share, SpoolSlice, deal, slices_of
+from driftline.ingest.deal import RecordValues, Share, SpoolSlice, deal
 from driftline.ingest.deal_messages import MessageValues, deal_messages
 from driftline.ingest.deal_rows import RowSpool, RowValues, Tables
 from driftline.ingest.pattern import Pattern
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
-from driftline.readers.columnar.parquet import FoundReaders
+from driftline.readers.columnar.parquet import FoundReaders, ReaderFinder
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.readers.task import in_runs
 from driftline.runtime.spark_conf import configured
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp
+from driftline.sources.frames import TypedFrames
 from driftline.sources.json_files import JsonFiles, encoding_notes
 from driftline.sources.kafka import KafkaJson
 from driftline.sources.listing import partitioned
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import PlainTexts, TextReader, Texts
+from driftline.tasks.written import batches_of
 from driftline.write import PartTasks, is_small
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from driftline.write import Reported, SetAside
 
 
-Dealable: TypeAlias = JsonFiles | ColumnFiles | KafkaJson
+Dealable: TypeAlias = JsonFiles | ColumnFiles | TypedFrames | KafkaJson
 
 
 class Spool(Protocol):
@@ -97,9 +99,10 @@ class MessageSpool:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpool:
-    """Rows in spool files."""
+    """Rows in spool files. ``notes``: on how the files were read."""
 
     rows: RowSpool
+    notes: Sequence[str] = ()
     nulls: int = 0
 
     @property
@@ -109,11 +112,17 @@ class ColumnSpool:
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> ColumnFiles:
         """The rows of slices as a source."""
-        assert isinstance(batch, ColumnFiles)
+        assert not isinstance(batch, KafkaJson)
         readers = self.rows.readers_of(slices)
+        written = FoundReaders(readers, self.notes)
+        found: FoundReaders | ReaderFinder = written
+        if any(reader.aliases for reader in readers):
+            from driftline.readers.avro.files import AvroFiles  # late: with the first such file
+
+            found = AvroFiles(written)
         in_order = batch.in_order or len(readers) < 2
         return ColumnFiles(
-            found=readers, in_order=in_order, tells_absent=batch.tells_absent, **_of_batch(batch, slices)
+            found=found, in_order=in_order, tells_absent=batch.tells_absent, **_of_batch(batch, slices)
         )
 
 
@@ -160,11 +169,11 @@ def dealable(source: Source, pattern: Pattern) -> Dealable:
     pattern.must_be_of_files()
     if isinstance(source, JsonFiles) and not source.workbooks:
         return source
-    if isinstance(source, ColumnFiles) and (source.format == "csv" or not callable(source.found)):
+    if isinstance(source, ColumnFiles | TypedFrames):
         return source
     raise UsageError(
-        f"{pattern.text}: {source.format or 'a DataFrame of Spark'} cannot go into the tables of a pattern so far",
-        "pass files of JSON, CSV or Parquet, or Arrow, pandas, Polars or dicts; ingest others table by table",
+        f"{pattern.text}: {source.format or 'JSON in a column'} cannot go into the tables of a pattern so far",
+        "pass files of another format, a DataFrame, Arrow, pandas, Polars or dicts; or ingest table by table",
     )
 
 
@@ -174,7 +183,7 @@ def spooled(
     """Deal a source into a folder.
 
     Args:
-        source: JSON, CSV, Parquet or rows in memory.
+        source: files, rows in memory, a DataFrame or messages.
         pattern: of the tables.
         tables: the tables of values, which come in the order in which they are first seen.
         read_by: the settings by which its files are read.
@@ -189,13 +198,27 @@ def spooled(
         with configured(source.spark, source.conf):
             shares = deal_messages(source.messages, values, tables, path)
         return MessageSpool(str(path), shares, values.nulls)
-    if source.format == "csv":
+    if isinstance(source, ColumnFiles) and source.format == "csv":
         return _spooled_csv(source, pattern, tables, read_by, folder)
-    assert not callable(source.found)
-    readers = source.found.readers if isinstance(source.found, FoundReaders) else source.found
-    rows = RowSpool(folder, partitioned(readers, source.texts) if read_by.hive else readers)
+    rows, notes = _row_spool(source, read_by, folder)
     rows.deal(RowValues(pattern, source.names), tables)
-    return ColumnSpool(rows)
+    return ColumnSpool(rows, notes)
+
+
+def _row_spool(
+    source: ColumnFiles | TypedFrames, read_by: TableSettings, folder: Path
+) -> tuple[RowSpool, Sequence[str]]:
+    """The spool of a source of columns, with notes on how its files were read."""
+    if isinstance(source, TypedFrames):
+        return RowSpool(folder, source.written(folder, hive=read_by.hive)), ()
+    found: Any = source.found
+    if callable(found):  # of Avro: each table has its own names for a field that was renamed
+        found = found.written
+    if not isinstance(found, FoundReaders):
+        found = FoundReaders(found)
+    readers = partitioned(found.readers, source.texts) if read_by.hive else found.readers
+    aliases = [getattr(reader, "aliases", ()) for reader in found.readers]
+    return RowSpool(folder, readers, aliases), found.notes
 
 
 def _spooled_csv(
@@ -211,7 +234,7 @@ def _spooled_csv(
     return CsvSpool(str(path), files, deal_csv(files, reader, tables, path))
 
 
-def _of_batch(batch: JsonFiles | ColumnFiles, slices: Sequence[SpoolSlice]) -> dict[str, Any]:
+def _of_batch(batch: JsonFiles | ColumnFiles | TypedFrames, slices: Sequence[SpoolSlice]) -> dict[str, Any]:
     """The attributes that a source of slices has in common with the batch."""
     files = {part.file for part in slices}
     return {
@@ -322,7 +345,7 @@ class _SliceReader:
 
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
         share = self.shares[number]
-        batches = slices_of(self.spool, [part.number for part in share])
+        batches = batches_of(self.spool, [part.number for part in share])
         for part, batch in zip(share, batches, strict=True):
             file = part.file.encode(errors="surrogateescape")
             yield batch.replace_schema_metadata({_FILE: file})

@@ -230,7 +230,7 @@ class FanOut:
         """Deal a source, and ingest each table's share: all are written before the first one commits.
 
         Args:
-            source: JSON, CSV, Parquet, rows in memory or messages.
+            source: files, rows in memory, a DataFrame or messages.
             options: of each table's batch, without settings.
             shared: the lake's folder, which all tasks see, if known.
             micro_batch: of a capture; None for a batch by itself.
@@ -355,6 +355,11 @@ class DealtBatch:
         settings = self.fan_out._settings(name, state.properties if state.exists else {})
         pattern = self.fan_out.pattern.text
         if settings.row_key is not None:
+            if settings.row_key.envelope and not self.source.as_text:
+                raise UsageError(
+                    f"{pattern}: messages in an envelope are dealt as JSON, and these records come as columns",
+                    "pass them as JSON, or ingest them table by table",
+                )
             _must_stay(self.fan_out.pattern, name, settings.row_key)
             _must_be_spelled_alike(name, share, state)
             if settings.row_key.deletes_by_null and settings.row_key.envelope != "debezium":

@@ -31,7 +31,7 @@ from driftline.verify.routing import OTHER, DealtRecords, LostRecords, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DEALT = ("json", "csv", "parquet")
+_DEALT = ("json", "csv", "parquet", "avro", "orc")
 _LOADED_AT_ONCE = 4
 
 

@@ -33,6 +33,8 @@ from driftline.stats.lake import LakeStats, made_by
 from driftline.verify import PatternVerdict
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from driftline.lake import Lake
 
 
@@ -75,7 +77,7 @@ class PatternTables(Shown):
         All tables' rows are written before the first table commits; each commits by itself.
 
         Args:
-            data: Files of JSON, CSV or Parquet; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of one format but Excel; dicts; rows of pandas, Polars, Arrow or a DataFrame of Spark.
             format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
@@ -95,7 +97,7 @@ class PatternTables(Shown):
 
     def capture(
         self,
-        data: str | os.PathLike[str],
+        data: DataFrame | str | os.PathLike[str],
         *,
         name: str,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -116,13 +118,14 @@ class PatternTables(Shown):
         on_batch: Callable[[PatternBatch], None] = lambda _: None,
         **options: Unpack[SettingArguments],
     ) -> CaptureQuery:
-        """Capture a folder or glob of files, or topics of Kafka, into the tables, each record once.
+        """Capture files, topics of Kafka or a streaming DataFrame into the tables, each record once.
 
         Which values have which table is settled once for a micro-batch, and kept in the checkpoint. If the
         capture dies between the commits of two tables, its next start brings what is missing.
 
         Args:
-            data: Files of JSON, CSV or Parquet; or topics whose values are JSON.
+            data: A folder or glob of files of one format but Excel; topics whose values are JSON; or a
+                streaming DataFrame, each row of which is a record.
             name: As for `Table.capture`; so are the arguments not told of here.
             settings: As for `ingest`.
             on_batch: Called with each micro-batch, in another thread.
@@ -178,7 +181,7 @@ class PatternTables(Shown):
         values have no table, or had none when they came.
 
         Args:
-            data: Files of JSON, CSV or Parquet; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of one format but Excel; dicts, or rows of pandas, Polars or Arrow.
             format: As for `ingest`.
             exactly: Also check that the tables hold nothing else, so that no record was doubled.
 

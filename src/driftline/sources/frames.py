@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,10 +41,11 @@ from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import JsonFrame, PlainTexts, TextScan
 from driftline.sql.quoting import literal
 from driftline.tasks.run import numbered
+from driftline.tasks.written import batches_of, written_parts
 from driftline.write import FrameTasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 _Seen = tuple[int, Observation]  # of a task: the number of the frame, and what its rows are
@@ -92,6 +94,25 @@ class TypedFrames(Source):
         frames = self.partitioned if settings.hive and self.partitioned else self.frames
         return FrameScan(request, request.terms, frames)
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the frames."""
+        return self.frames[0][1].sparkSession
+
+    def written(self, folder: Path, *, hive: bool) -> list[WrittenRows]:
+        """Read all rows in tasks, and write them to files in a folder; returns a reader of each frame's.
+
+        ``hive``: with the texts in the files' paths. Raises UsageError for a type that no table holds.
+        """
+        frames = self.partitioned if hive and self.partitioned else self.frames
+        for _, frame in frames:
+            core_struct(frame.schema)
+        with configured(self.spark, self.conf):
+            written = [
+                (label, frame.columns, written_parts(numbered(frame), folder)) for label, frame in frames
+            ]
+        return [WrittenRows.of(label, names, files) for label, names, files in written if files]
+
     def at_fault(self) -> str | None:
         """The first file that Spark cannot read, and its first such column, by reading each alone."""
         # Spark's own error may not name the file; each is read once more, alone, only after such an error.
@@ -113,6 +134,45 @@ def _is_readable(frame: DataFrame, conf: Mapping[str, str]) -> bool:
     except (PySparkException, Py4JError):
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Reads the rows of a frame that were written to files.
+
+    Attributes:
+        label: the file that the frame is of, or empty.
+        names: of the frame's columns.
+        written: the files, in the order of the rows.
+    """
+
+    struct: Struct
+    label: str
+    names: Sequence[str]
+    written: Sequence[str]
+
+    @classmethod
+    def of(cls, label: str, names: Sequence[str], written: Sequence[str]) -> WrittenRows:
+        """The reader of files, whose columns are typed by the first one."""
+        with pa.memory_map(written[0]) as file:
+            schema = pa.ipc.open_file(file).schema
+        fields = [f.with_name(name) for f, name in zip(schema, names, strict=True)]
+        return cls(Declared(pa.schema(fields)).struct, label, names, written)
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each file."""
+        return [Path(file).stat().st_size for file in self.written]
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file that the rows of each part are of."""
+        return [self.label] * len(self.written)
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """Yield the rows of a file."""
+        for batch in batches_of(self.written[part]):
+            yield _rows(batch, self.names, self.label)[0]
 
 
 @dataclass(slots=True)

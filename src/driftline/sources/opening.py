@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from py4j.protocol import Py4JError
@@ -194,12 +193,12 @@ def _of_kind(
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
             from driftline.readers.avro.files import (  # late: with the first file
+                AvroFiles,
                 avro_found,
                 avro_messages,
-                by_aliases,
             )
 
-            blocks = partial(by_aliases, avro_found(files))
+            blocks = AvroFiles(avro_found(files))
             return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
             from driftline.readers.columnar.orc import check_timestamps  # late: with the first file

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
+from typing import IO, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -223,7 +223,7 @@ class AvroReader:
         types = [f.type for f in self.struct.fields]
         while batch := _read(cut, lambda: list(islice(records, _ROWS))):
             for rows in _rows(node, batch, cut, first):
-                arrays = map(_named, rows.batch.columns, types)
+                arrays = map(named, rows.batch.columns, types)
                 yield replace(rows, batch=pa.RecordBatch.from_arrays([*arrays], names))
             first += len(batch)
 
@@ -338,13 +338,26 @@ def by_aliases(
 
     Messages in an envelope are read by their own rules, which know no aliases.
     """
-    readers = [blocks for blocks in found.readers if isinstance(blocks, AvroReader)]
+    readers = cast("Sequence[AvroReader]", found.readers)  # or others that have aliases
     if settings.row_key is not None and settings.row_key.envelope:
         return found
     records = [AliasedRecords(blocks.struct, blocks.aliases, blocks.label) for blocks in readers]
     structs, notes = _by_earlier_names(records, expected.fields)
     out = [replace(blocks, struct=struct) for blocks, struct in zip(readers, structs, strict=True)]
     return FoundReaders(out, [*found.notes, *notes])
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFiles:
+    """Finds the readers of Avro files for a table. ``written``: those by the files alone."""
+
+    written: FoundReaders
+
+    def __call__(
+        self, expected: ExpectedField, settings: TableSettings, before: FoundReaders | None = None
+    ) -> FoundReaders:
+        """Find the readers by `by_aliases`."""
+        return by_aliases(self.written, expected, settings, before)
 
 
 class AliasedRecords(NamedTuple):
@@ -415,7 +428,7 @@ def _earlier_names(records: AliasedRecords, column_names: set[str]) -> Mapping[s
     return columns
 
 
-def _named(array: pa.Array, type_: Type) -> pa.Array:
+def named(array: pa.Array, type_: Type) -> pa.Array:
     """The array with the names of a type for the fields of its structs."""
     named = _arrow_named(array.type, type_)
     return array if named == array.type else array.view(named)
