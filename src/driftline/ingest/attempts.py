@@ -63,6 +63,8 @@ class Audit:
         """
         if not self.checks:
             return prepared.commit()
+        # A check may fail by itself, as where a file that it reads is gone: nothing of the batch stays
+        # then, either.
         with prepared.abandoned_on_error():
             prepared.planned.batch.progress("auditing")
             violations = tuple(violation for check in self.checks for violation in check(prepared))
@@ -238,12 +240,14 @@ class Attempts:
         try:
             return attempt()
         except (Misread, Lost, PySparkException, Py4JError, OSError) as error:
+            # `Retry` waits for the other writer, and begins again.
             if is_conflict(error):
                 raise
             message, hint = _explained(self.batch, error)
             # A file that has changed meanwhile is ingested as it is now, if it stays so.
             if self.reread or not (_misread(error) and changed(self.batch.files)):
                 raise java_ended(error) or DataError(f"{self.batch.table.name}: {message}", hint) from error
+        # Once alone: a file that is written to all the time would be read for ever.
         self.reread, self.scan, self.observed = True, None, None
         return self._made(attempt)
 
@@ -347,6 +351,7 @@ class PreparedBatch:
         return batch.retry.run(self._attempt)
 
     def _attempt(self) -> Result:
+        # What was written is of use once: after a conflict it is either committed or abandoned.
         ready, self.ready = self.ready, None
         return self.attempts.next() if ready is None else self.attempts.commit(ready)
 

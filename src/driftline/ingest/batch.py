@@ -285,7 +285,9 @@ class BatchRequest:
             **self.beside,
             **earlier_patterns(before, self.properties),
             **earlier_patterns({**before, **self.alone}, once),
+            # A new table has had one reading, which its settings tell.
             **(with_reading(before, properties) if state.exists or self.alone else {}),
+            # By this id an attempt whose commit ended in an error finds itself, and `undo` the batch.
             "driftline.batch": self.id,
             **(self.token.table_properties(state.properties) if self.token is not None else {}),
         }

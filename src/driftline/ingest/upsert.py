@@ -60,6 +60,7 @@ class KeyedBatchRun(BatchRun):
 
     def write_rows(self, transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
         """Spill the changes into the ``folder``."""
+        # The second write, after a speculation that failed, must not settle the changes of the first.
         self.changes, row_key = None, planned.settings.row_key
         if planned.brings_nothing or row_key is None:
             return Written(0)
@@ -185,6 +186,7 @@ class Changes:
         """Write the winning rows, and have the transaction remove the rows that they replace or delete."""
         key = [self._columns(path) for path in self.row_key.key]
         order = [self._columns(path) for path in self.row_key.order_by]
+        # A truncate without records still removes rows.
         if not self.slices.parts and not (self.truncate.new and all(key) and all(order)):
             return KeyCounts()
         rows = self._rows()

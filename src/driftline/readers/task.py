@@ -144,6 +144,7 @@ def assign_parts(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     """
     shares: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(sizes))))]
     load = [0] * len(shares)
+    # Small parts last, so that they even out what the large ones leave.
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
         least = load.index(min(load))
         shares[least].append(number)

@@ -136,6 +136,7 @@ class BatchScan(ABC):
             None if this scan does so, or there are no such maps.
         """
         expected = with_declared_values(self.terms.expected, schema.struct, self.settings)
+        # It is the same object where nothing is declared: to compare two takes long in a wide table.
         if expected is self.terms.expected:
             return None
         return replace(self, terms=replace(self.terms, expected=expected))

@@ -364,6 +364,7 @@ class _Aside:
     """The file for a task's rejects, created for the first of them."""
 
     def __init__(self, folder: BatchFolder) -> None:
+        # A task that Spark repeats may still run elsewhere.
         number, attempt = number_and_attempt(folder)
         # The attempt in the name keeps apart a task and its speculative or repeated attempts.
         self._folder, self._name = folder, f"{number:05d}-{attempt}-0.arrow"
@@ -392,6 +393,7 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given
     """Run a whole task, inside Spark's task."""
     # Made before the first row, so a worker that cannot see the folder fails at once, rejects or not.
     aside, file = None if folder is None else _Aside(folder), None
+    # The report comes behind the last row, so the work has to take them all, also after it has diverged.
     try:
         rows = TaskRows(maker.rows(given, aside or _pass_over))
         files = work(rows)

@@ -96,6 +96,7 @@ def _write_alone(
     plan: FilePlan, folder: BatchFolder, target: TaskDestination, rows: Iterable[pa.RecordBatch]
 ) -> Sequence[WrittenFile]:
     """In the only task: both rounds."""
+    # Through slices, too: rows of one partition may be anywhere among those of the task.
     shares = plan.distribution.parts(_spill(plan.distribution, folder, rows), 1)
     return _write_parts(plan, folder, target, [part for share in shares for part in share])
 

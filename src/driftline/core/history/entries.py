@@ -342,6 +342,7 @@ def entries(versions: Sequence[Version], schemas: Mapping[int, Schema], *, compl
         if before is None:
             if complete:
                 out.append(_entry(None, version, is_first=True))
+        # Most versions bring rows and change nothing that is told.
         elif _layout(before) != _layout(version):
             out.append(_entry(before, version))
         before = version
@@ -354,6 +355,7 @@ def standing(entries: Sequence[Entry]) -> Entry:
     An undo of a definition alone stands: another undo takes it back.
     """
     left, undone = list(entries), set[str]()
+    # From the end: an undo stands behind the batch that it took back.
     while len(left) > 1 and (batch := left[-1].record.batch):
         if left[-1].by == "undo":
             undone.add(batch)

@@ -139,6 +139,7 @@ class CatalogDatabase:
         def once() -> list[tuple[Any, ...]]:
             """Run the statement on a connection of its own."""
             with self._attached() as connection:
+                # An explicit one: the files have to be on the disk before the rows that name them are.
                 connection.execute("BEGIN")
                 rows = connection.execute(sql, list(parameters)).fetchall()
                 if self.durable:
@@ -226,6 +227,7 @@ class CatalogDatabase:
         import duckdb
 
         if self.durable:
+            # Before the transaction, which holds the lock that others wait for.
             sync(filter(None, map(local, files)), Path(self.data))
 
         def once() -> T:
@@ -260,6 +262,7 @@ class CatalogDatabase:
                 return
         except (SetupError, CommitConflict):
             raise UnknownError(f"the DuckLake catalog {self.shown}: {_told(error)}") from error
+        # A lock that was not had committed nothing, so the work is done again from the start.
         if _BUSY.search(str(error)):
             raise error
         if self.kind == "postgres":  # a server may be at it still, after a connection is lost
@@ -350,6 +353,7 @@ class CatalogDatabase:
                         f"the DuckLake catalog {self.shown} is still locked: {text}"
                     ) from error
                 time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret hangs on it
+                # Not for ever longer: the lock is free between two commits, for a moment only.
                 pause = min(pause * 1.5, 1.0)
 
     def _refused(self, error: Exception, name: str | None) -> SetupError:

@@ -60,6 +60,7 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
     table is no longer as it was planned for.
     """
     head = _next(connection)
+    # All tables are checked before anything is written for the first.
     states = [_checked(connection, w) for w in intents]
     changed = [
         w.base is None
@@ -80,7 +81,9 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
 def landed(connection: Connection, message: CommitMessage) -> bool:
     """True if the catalog has the snapshot of a commit with this message."""
     snapshot = connection.one(
-        "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?", [f"%{message.id}%"]
+        # By an id of the commit's own: another writer may have taken the number of its snapshot.
+        "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?",
+        [f"%{message.id}%"],
     )
     return snapshot is not None
 

@@ -274,6 +274,8 @@ class DuckLakeTransaction(UpkeepTransaction):
         """Apply the changes; new columns get ids beyond ``after``. Raises DataError for an impossible one."""
         base, now = self.base, self._intent.schema
         self._after = after
+        # Ids in between stay free for other writers, so that files which have ours need not be written
+        # again.
         draft = SchemaDraft(now, max(after, base.last_id if base is not None else now.highest_id()))
         made = list(changes)
         draft.make_all(made)
@@ -294,6 +296,7 @@ class DuckLakeTransaction(UpkeepTransaction):
     def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
         self._summary = {**self._summary, **summary}
         self._intent.files += files
+        # A later step may drop columns that these files have.
         self._intent.written = self._intent.schema
         return sum(file.rows for file in files)
 
@@ -516,6 +519,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         intent = self._intent
         if self.base is None or not now.exists or (intent.replaces and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
+        # Another's rows may have the keys of this batch, so the batch is settled anew.
         if self._found is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
         fresh_transaction = DuckLakeTransaction.on(self.table, now)
@@ -523,6 +527,7 @@ class DuckLakeTransaction(UpkeepTransaction):
             self._carry_over(fresh_transaction)
             return
         fresh_transaction.evolve(self._changes, self._after)
+        # The files lie in folders of their partitions, and each has its values by the old keys.
         if fresh_transaction._intent.keys.partition_id != intent.keys.partition_id:
             raise Moved(f"{self.table.name} was partitioned otherwise since the batch was written")
         written, fresh = intent.schema, fresh_transaction._intent.schema
@@ -533,6 +538,7 @@ class DuckLakeTransaction(UpkeepTransaction):
             again = fresh_transaction._file_rewrite()
             again.take(self._rewrite.group)
             self._rewrite = again
+        # The quarantine goes with the table, so it begins on the same snapshot.
         for part in self._with:
             part.rebase(part.table.load())
         self.base = intent.base = fresh_transaction.base
@@ -561,6 +567,8 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
+        # None stands for an unknown outcome: then `clean` deletes what the table does not name by that
+        # time.
         if self.visible is False:
             paths = [file.path for file in self._intent.files] + [file.path for file in self._intent.deletes]
             for path in [*self._folders, *(self._intent.folder + path for path in paths)]:
@@ -585,6 +593,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         if not now.exists:
             return True
         paths = tuple(file.path for file in self._intent.files)
+        # Rewritten files have rows of other batches, too.
         if not self._holds(now, paths):
             return False
         intent = TableCommit(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
