@@ -44,7 +44,8 @@ _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^'"
 # `$${` is an escaped `${`.
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
-_OURS = "driftline"  # no secret, though a key of a test server may be so: it stands in paths and hints
+# No secret, though a key of a test server may be so: it stands in paths and hints
+_OURS = "driftline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def load(
     _no_catalog(location)
     if _is_uri(location):
         return replace(read, lake=DEFAULT, uri=location)
-    named = Path(location).expanduser()  # no shell does so behind `--lake=`, nor in the environment
+    # No shell does so behind `--lake=`, nor in the environment
+    named = Path(location).expanduser()
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     is_new = not any((named / name).is_file() for name in _CATALOGS)
     ducklake = catalog_in(named, _DUCKLAKE if read.ducklake and is_new else None)

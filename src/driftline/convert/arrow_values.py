@@ -134,7 +134,8 @@ def _among(array: pa.Array, before: int, total: int) -> pa.Array:
 
 
 _NUMBERS = (LONG, DOUBLE)
-_LARGE = 16 * 1024  # bytes of an array that gains nothing beside others: 100,000 below it are 1.6 GB
+# Bytes of an array that gains nothing beside others: 100,000 below it are 1.6 GB
+_LARGE = 16 * 1024
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ def _value(type_: Type, default: Default) -> Any:
 
 _MOMENTS = (TIMESTAMP, TIMESTAMP_NTZ)
 
-LOST = "no column takes a value of the field"  # how the error begins, also where Spark tells of it
+# How the error begins, also where Spark tells of it
+LOST = "no column takes a value of the field"
 
 
 class Lost(Exception):
@@ -453,7 +454,8 @@ def _cut_array(array: pa.Array, type_: Type, field_settings: FieldSettings) -> t
         if element == type_.element:
             return array, type_
         mask = array.is_null() if array.null_count else None
-        offsets = pa.array(array.offsets.to_numpy())  # a copy, as Arrow takes no slice with a mask
+        # A copy, as Arrow takes no slice with a mask
+        offsets = pa.array(array.offsets.to_numpy())
         return pa.ListArray.from_arrays(offsets, items, mask=mask), replace(type_, element=element)
     if not isinstance(type_, Struct):
         return array, type_

@@ -263,7 +263,8 @@ def entries_of(maps: pa.Array) -> pa.Array:
     """Maps as lists of structs, of a key and a value each."""
     if _has_nulls(maps.type):
         # Arrow's cast leaves too few values of the null type, at any depth.
-        offsets = pa.array(maps.offsets.to_numpy())  # a copy, as Arrow takes no slice with a mask
+        # A copy, as Arrow takes no slice with a mask
+        offsets = pa.array(maps.offsets.to_numpy())
         pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
         return pa.ListArray.from_arrays(offsets, pairs, mask=maps.is_null() if maps.null_count else None)
     # Below a null struct a field that is never null has one: such a type cannot be cast to itself.

@@ -25,8 +25,10 @@ EXACT = 2**53  # a double holds every integer up to here
 MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds of an epoch unit
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _DAY_MICROS = 86_400_000_000
-_FEW = 32  # doubles that Python prints sooner than Arrow, whose every call takes as long as a few of them
-_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
+# Doubles that Python prints sooner than Arrow, whose every call takes as long as a few of them
+_FEW = 32
+# Doubles between these print without an exponent, in Arrow as in Python
+_PLAIN = (1e-3, 1e7)
 
 Kernel = Callable[[pa.Array, Primitive, Primitive, "str | None"], pa.Array]
 

@@ -23,7 +23,8 @@ from driftline.core.schema.types import UUID, WIDER, Primitive, Type
 from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import has_value
 
-Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
+# What a column takes, by the dimension of the value
+Bases = Mapping["int | None", frozenset[Base]]
 # Dimensions of values; None: that of objects without any value inside, which are as deep as a column has it.
 Dims = AbstractSet["int | None"]
 Numbers = Sequence[int] | NDArray[Any]  # which leaves
@@ -195,10 +196,12 @@ def variants_of(values: Iterable[object]) -> pa.Array:
     return variants(values)
 
 
-Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
+# A value, with a leaf's number in place of each leaf
+Tree: TypeAlias = "int | list[Any] | None"
 _Depths: TypeAlias = "dict[int, int | None]"  # of lists, by their identity
 
-_NOT_PLAIN = frozenset((list, dict, type(None)))  # the elements that are no values by themselves
+# The elements that are no values by themselves
+_NOT_PLAIN = frozenset((list, dict, type(None)))
 
 
 @dataclass(slots=True)

@@ -20,7 +20,8 @@ from driftline.core.values import Number, base_of, decimal_of
 
 _LARGEST = 128 * 2**20  # bytes of a value, as Spark has it
 _DIGITS = 38
-_DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _BINARY = 11, 12, 13, 15  # the format's numbers of types that JSON has not
+# The format's numbers of types that JSON has not
+_DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _BINARY = 11, 12, 13, 15
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

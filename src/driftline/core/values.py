@@ -407,9 +407,8 @@ def _whole_digits(t: Primitive) -> int:
     return t.args[0] - t.args[1]
 
 
-MAX_DEPTH = (
-    100  # objects and lists inside each other; beyond, neither Python's pickle nor Spark's planner is safe
-)
+# Objects and lists inside each other; beyond, neither Python's pickle nor Spark's planner is safe
+MAX_DEPTH = 100
 
 NOT_UTF8 = "invalid UTF-8"  # how that reason begins
 _ELLIPSIS = "…".encode()

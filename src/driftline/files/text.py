@@ -44,7 +44,8 @@ _ENCODINGS = {
     b"\0{": "UTF-16-BE",
     b"\0[": "UTF-16-BE",
 }
-_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # in the character behind the bracket, which is ASCII too
+# In the character behind the bracket, which is ASCII too
+_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}
 _BEGINNINGS = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -353,7 +354,8 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_WRONG = 0xFF  # stands in UTF-8 that was made of another encoding for a byte that is none of it
+# Stands in UTF-8 that was made of another encoding for a byte that is none of it
+_WRONG = 0xFF
 _MARKED = "driftline_marked"
 
 

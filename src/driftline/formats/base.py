@@ -60,7 +60,8 @@ _OF_BATCHES = (
 )  # fmt: skip
 _CAPTURES = ("driftline.capture.", "driftline.captured.")
 
-REMEMBERED = 40_000  # numbers by which a table knows the source files it has taken, at most four for each
+# Numbers by which a table knows the source files it has taken, at most four for each
+REMEMBERED = 40_000
 
 
 @dataclass(frozen=True, slots=True)

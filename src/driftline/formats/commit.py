@@ -24,7 +24,8 @@ _CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"
 T = TypeVar("T")
 Progress = Callable[[str], None]
 
-_FIRST, _MOST = 0.05, 1.0  # seconds of a pause, at most, after the first and after many conflicts
+# Seconds of a pause, at most, after the first and after many conflicts
+_FIRST, _MOST = 0.05, 1.0
 _EAGER = 5.0  # seconds of waiting after which the pauses are half as long
 
 

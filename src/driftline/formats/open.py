@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from driftline.formats.home import DisplacedLake, Relocation
     from driftline.formats.lakes import Catalog, DroppedFolder, Location, OfflineTable, Orphan
 
-LakePath: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
+# Of a lake: its folder, or the URI of one in a store
+LakePath: TypeAlias = "str | os.PathLike[str]"
 CATALOG = "lake"  # the catalog of a lake in a folder
 
 

@@ -17,7 +17,8 @@ from driftline.core.settings.fields import parse_path
 from driftline.errors import UsageError
 from driftline.files.endings import ENDINGS, FORMATS
 
-Values: TypeAlias = tuple[str | None, ...]  # of the braces, as texts; None where a record has none
+# Of the braces, as texts; None where a record has none
+Values: TypeAlias = tuple[str | None, ...]
 
 OTHER: Final = "_other"  # the table of the records whose values name none
 STEM, FOLDER, TOPIC, KEY = "_file.stem", "_file.folder", "_topic", "_key"

@@ -345,7 +345,8 @@ def _placed(conflict: Conflict, tally: Tally) -> Conflict:
     if not conflict.sample and record is not None:
         conflict = replace(conflict, sample=record.sample, location=record.location)
     places = tally.refused.get(conflict.refuses, ())
-    if places and not conflict.location.line:  # of a typed source, whose facets have no lines
+    # Of a typed source, whose facets have no lines
+    if places and not conflict.location.line:
         conflict = replace(conflict, location=places[0])
     return replace(conflict, elsewhere=tuple(p for p in places if p.source != conflict.location.source))
 

@@ -21,7 +21,8 @@ SAVED = 0.5  # the share of cells that a split saves, at least
 _RECORDS = 4  # of a table, on average, at least
 DEPTH = 2  # of fields that may split
 
-Groups: TypeAlias = Mapping[str | None, tuple[int, int]]  # records and columns by value; None without one
+# Records and columns by value; None without one
+Groups: TypeAlias = Mapping[str | None, tuple[int, int]]
 
 
 class SplitByFieldJson(TypedDict):

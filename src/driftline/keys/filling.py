@@ -501,7 +501,8 @@ def _compared_numbers(array: pa.Array, operator: Operator, bound: Decimal) -> pa
 def _near(bound: Decimal, type_: pa.DataType) -> Decimal | None:
     """Return the bound, or a number of the type beside it; None if it is beyond all numbers of the type."""
     if pa.types.is_floating(type_):
-        return Decimal(repr(float(bound)))  # a double is the number that its shortest text says
+        # A double is the number that its shortest text says
+        return Decimal(repr(float(bound)))
     lowest, highest, scale = -(2**63), 2**63 - 1, 0
     if pa.types.is_decimal(type_):
         highest, scale = 10**type_.precision - 1, type_.scale

@@ -213,7 +213,8 @@ class BatchKeys:
         self.fields = tuple(fields)
         self.rows = rows
         self._values: list[_FieldValues] = []
-        self._levels: list[pa.Array] = []  # combined numbers of the first key fields, by their place
+        # Combined numbers of the first key fields, by their place
+        self._levels: list[pa.Array] = []
         codes: pa.Array | None = None
         for columns in self.fields:
             parts: dict[str, list[pa.Array]] = {}

@@ -34,7 +34,8 @@ Node: TypeAlias = "int | PatchedField"
 ROW = 0  # the source of values that the table's row has; those of changes count from 1
 NOTHING = -1  # the source of a value that is gone
 _NEVER = -1  # a rank before all changes
-_OBJECT = "."  # behind a path: the order of the change that made an object of it, if its fields tell less
+# Behind a path: the order of the change that made an object of it, if its fields tell less
+_OBJECT = "."
 
 
 class FieldOrder(NamedTuple):

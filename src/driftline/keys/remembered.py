@@ -36,7 +36,8 @@ OF_BATCH, _GATHERED = (
 # Files are dropped whole. Only files of one slot are gathered, so nothing is remembered much longer than the
 # span.
 _SLOTS = 7  # into which the span of memory is divided
-_FEW = 16  # files of the present slot: so many are gathered into one; those of a past one always are
+# Files of the present slot: so many are gathered into one; those of a past one always are
+_FEW = 16
 _LARGE = 8 * 2**20  # bytes: a file that stays as it is
 
 

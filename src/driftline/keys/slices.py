@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 _ALONE = 8 * 2**20  # bytes of files that one task rewrites
 
-DELETE_FLAG = (
-    "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
-)
+# Of a slice, the column that flags rows which delete; no table has one of this name
+DELETE_FLAG = "\0deletes"
 
 
 # Rows wait as Arrow files until the plan is confirmed and the table is searched: only rows that count become

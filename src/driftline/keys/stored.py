@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-KeyRows: TypeAlias = "Sequence[tuple[int, pa.Table]]"  # tables of a file, each with its first position
+# Tables of a file, each with its first position
+KeyRows: TypeAlias = "Sequence[tuple[int, pa.Table]]"
 
 
 class KeyCache:
@@ -82,7 +83,8 @@ class KeyCache:
         return self._size <= most
 
 
-_GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys again
+# Bytes that are looked through at once: each call hashes the batch's keys again
+_GATHERED = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)

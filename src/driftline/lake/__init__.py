@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from driftline.formats.base import AlterableTable
 
 DEFAULT = "lake"
-TIME_ZONE = "spark.sql.session.timeZone"  # by which Spark reads conditions, and DuckDB does not
+# By which Spark reads conditions, and DuckDB does not
+TIME_ZONE = "spark.sql.session.timeZone"
 
 
 @front
@@ -68,7 +69,8 @@ class Lake(Shown):
     A lake from `open` is closed by ``with``, or by `close`.
     """
 
-    _opened: ClassVar[WeakSet[Lake]] = WeakSet()  # those that use the Spark that driftline started
+    # Those that use the Spark that driftline started
+    _opened: ClassVar[WeakSet[Lake]] = WeakSet()
     _starting: ClassVar[RLock] = RLock()
 
     def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:

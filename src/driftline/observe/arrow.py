@@ -35,7 +35,8 @@ from driftline.observe.observation import Observation, Tally, sample
 
 Place: TypeAlias = Callable[[int], SourceLocation]
 
-_FEW = 32  # values that Python looks at sooner than Arrow, whose every call takes as long as a few of them
+# Values that Python looks at sooner than Arrow, whose every call takes as long as a few of them
+_FEW = 32
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
@@ -60,7 +61,8 @@ class ArrowObserver:
         """Observe rows with the columns of the struct; ``place``: of a row, by its number in the batch."""
         self._records += batch.num_rows
         columns = batch.columns
-        place = None if place is None else cache(place)  # the first values of most columns are in one row
+        # The first values of most columns are in one row
+        place = None if place is None else cache(place)
         for f, column in zip(self._struct.fields, columns, strict=True):
             if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count
@@ -197,7 +199,8 @@ def _place_of_leaf(values: pa.Array, place: Place, number: int) -> SourceLocatio
         owners.append(np.repeat(np.arange(len(values)), lengths))
         values = values.flatten()
     row = number
-    if values.null_count:  # asked first, as a wide file has few rows and a column for each call
+    # Asked first, as a wide file has few rows and a column for each call
+    if values.null_count:
         row = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[number]
     for owner in reversed(owners):
         row = owner[row]

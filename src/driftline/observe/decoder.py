@@ -44,8 +44,10 @@ from driftline.core.values import (
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.walk import ShapeChanged, Walker
 
-HUGE = 1e15  # from here on, doubles are judged by their text: so many digits may have no point
-_LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
+# From here on, doubles are judged by their text: so many digits may have no point
+HUGE = 1e15
+# Characters of a number that is looked at; the line of a longer one is doubtful
+_LONGEST = 40
 _PAD = b"\n" * (_LONGEST + 1)
 
 

@@ -35,7 +35,8 @@ from driftline.observe.observation import (
 )
 from driftline.observe.walk import MANY_KEYS, Walker
 
-_REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way
+# Shapes whose verdict is kept: most records that do not fit fail in one way
+_REMEMBERED = 10_000
 
 
 class AdmissionByShape:
@@ -93,9 +94,8 @@ _AT_FIRST = 600  # of the first exact decoder: a few lines are not worth one
 
 LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each
 Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
-LineOutcome: TypeAlias = (
-    "tuple[int, Why | None]"  # a line that was looked at, by its place, and why it is not taken
-)
+# A line that was looked at, by its place, and why it is not taken
+LineOutcome: TypeAlias = "tuple[int, Why | None]"
 
 
 class JsonObserver:

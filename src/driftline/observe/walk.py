@@ -66,7 +66,8 @@ class Parts:
 
 
 _MAP = MapOf(STRING)
-MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
+# Of one object, that are kept apart before it is asked whether they are data
+MANY_KEYS = 1_000
 # All records are observed anyway, so a wrong map costs a second read and nothing else.
 FEWER_KEYS = 20  # the same where a guess will do: each key costs as much as a record
 _FOLDED = BesideMap()  # an object whose many keys were folded but for its words
@@ -121,7 +122,8 @@ class Walker:
         """
         self.expected, self.dates, self.empty_names = expected, dates, empty_names
         self._folds_at = folds_at
-        self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
+        # By facet, how many keys it has when it is looked at again
+        self._next_look: dict[int, int] = {}
         self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(
             SourceLocation(), {Facet(0, RECORD): Profile(SourceLocation(), record=self.shape)}

@@ -39,7 +39,8 @@ from driftline.readers.task import AdmissionTerms
 Fields: TypeAlias = "Mapping[str, Fields]"
 
 _OBJECT = ord("{")
-NO_RECORD = b'""'  # observed in place of a value that is no record, and not even text of JSON
+# Observed in place of a value that is no record, and not even text of JSON
+NO_RECORD = b'""'
 
 
 @dataclass(frozen=True)

@@ -178,10 +178,10 @@ class _RejectRows:
         return pc.add(lines, pa.array(self.rejects.lines, pa.int64()).take(rejects.column(PART)))
 
 
-ORIGIN = (
-    "\0origin"  # the column that has it, until the rows have their `_source`; no table has one of this name
-)
-OF_PYTHON = "records"  # in reports, the place of records that Python holds: no file, so rows name none
+# The column that has it, until the rows have their `_source`; no table has one of this name
+ORIGIN = "\0origin"
+# In reports, the place of records that Python holds: no file, so rows name none
+OF_PYTHON = "records"
 _PLACE_TYPES = {name: arrow_type(type_) for name, type_ in PLACE.items()}
 
 Numbers: TypeAlias = (

@@ -86,7 +86,8 @@ class BareJava:
             stdout=subprocess.PIPE,
             stderr=None if _debugs() else subprocess.DEVNULL,
             text=True,
-            start_new_session=True,  # Ctrl-C is not for it: a commit under way comes to its end
+            # Ctrl-C is not for it: a commit under way comes to its end
+            start_new_session=True,
         )
 
     def gateway(self) -> Any:

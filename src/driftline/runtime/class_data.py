@@ -102,7 +102,8 @@ class Archive:
             self._tidy()
             if not self.wanted():
                 return
-            self._failed.touch()  # until it is made: what dies on the way is not tried again at once
+            # Until it is made: what dies on the way is not tried again at once
+            self._failed.touch()
             draft = self.folder / f"{self.key}.draft"
             if run(draft, self.folder / "lake"):
                 with draft.open("rb") as written:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import duckdb
 
 HINT = "pip install 'driftline[duckdb]', or 'driftline[ducklake]' for a DuckLake"
-_BRINGS = {"avro": "duckdb", "iceberg": "duckdb"}  # the extra that brings an extension, if not `ducklake`
+# The extra that brings an extension, if not `ducklake`
+_BRINGS = {"avro": "duckdb", "iceberg": "duckdb"}
 # No network: extensions come out of their wheels.
 _OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -26,7 +27,8 @@ _OFFLINE: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')  # of a name
-_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^." ]+|\.)+')  # what DuckDB leaves without quotes has no blank
+# What DuckDB leaves without quotes has no blank
+_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^." ]+|\.)+')
 _SECRET = {
     "access_key": "KEY_ID",
     "secret_key": "SECRET",

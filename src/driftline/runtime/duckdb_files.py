@@ -22,7 +22,8 @@ class StoredFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes: dict[str, int] = {}  # of files that were opened, as DuckDB asks for it time and again
+        # Of files that were opened, as DuckDB asks for it time and again
+        self._sizes: dict[str, int] = {}
 
     def glob(self, path: str, **_: Any) -> list[str]:
         """The file alone, if it is there."""

@@ -178,7 +178,8 @@ def _fits(value: Any, type_: Any) -> bool:
 
 
 def _is_instance(value: Any, class_: Any) -> bool:
-    if class_ is Any or not isinstance(class_, type):  # a type variable, or what is checked by who reads it
+    # A type variable, or what is checked by who reads it
+    if class_ is Any or not isinstance(class_, type):
         return True
     if issubclass(class_, _Unloaded):
         return any(base.__name__ == class_.__name__ for base in value.__class__.__mro__)  # as isinstance asks

@@ -16,7 +16,8 @@ from pathlib import Path
 from driftline.errors import SetupError
 
 GOOD = range(17, 22)  # what Spark 4.1 is tested on
-UNTRIED = range(22, 25)  # may work; from 25 on Spark fails at once with "getSubject is not supported"
+# May work; from 25 on Spark fails at once with "getSubject is not supported"
+UNTRIED = range(22, 25)
 USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 # Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB
 # of code, and stops when they are full.
@@ -123,7 +124,8 @@ def launcher_home(java: Java, cache: Path) -> Path:
         draft.chmod(0o755)
         draft.replace(executable)  # another process may do the same
     with suppress(FileExistsError):
-        (home / "lib").symlink_to(java.home / "lib")  # where Arrow looks for Java's library, to reach HDFS
+        # Where Arrow looks for Java's library, to reach HDFS
+        (home / "lib").symlink_to(java.home / "lib")
     return home
 
 

@@ -160,7 +160,8 @@ def session_beside(session: SparkSession) -> SparkSession:
     """Another session of the same Spark, with the same settings and no views, for other threads."""
     other = _only_sql(session.newSession())
     for key, value in own_settings(session).items():
-        if other.conf.get(key, None) != value:  # those of all of Spark, which nobody can set, are the same
+        # Those of all of Spark, which nobody can set, are the same
+        if other.conf.get(key, None) != value:
             other.conf.set(key, value)
     return other
 
@@ -278,7 +279,8 @@ def with_durability(properties: Mapping[str, str], *, durable: bool, catalog: st
 
 def embedded_catalog(lake: Path) -> dict[str, str]:
     """Iceberg's properties of the catalog in the folder ``lake``."""
-    folder = lake.resolve()  # each process of Spark would resolve a relative path by itself
+    # Each process of Spark would resolve a relative path by itself
+    folder = lake.resolve()
     return {
         "type": "jdbc",
         "uri": f"{_SQLITE}{folder}/catalog.db",
@@ -334,9 +336,11 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.sql.session.timeZone": "UTC",
         # It takes eight calls to Java for each column, and says what Python's traceback says.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.variable.substitute": "false",  # names are data, and `${env:PASSWORD}` may be one
+        # Names are data, and `${env:PASSWORD}` may be one
+        "spark.sql.variable.substitute": "false",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.geospatial.enabled": "true",  # else a view of a table with such a column is refused
+        # Otherwise a view of a table with such a column is refused
+        "spark.sql.geospatial.enabled": "true",
         # Listing thousands of files as Spark tasks takes seconds more than listing them here.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     }

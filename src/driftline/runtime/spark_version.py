@@ -32,7 +32,8 @@ def java_type(jvm: Any, name: str) -> Any:
 
 
 _TABLES = "org.apache.iceberg.spark.source"
-_CLASSIC = "org.apache.spark.sql.classic"  # where Spark 4 has what is no client's of Spark Connect
+# Where Spark 4 has what is no client's of Spark Connect
+_CLASSIC = "org.apache.spark.sql.classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,8 @@ def rewritten_table(spark: SparkSession, table: Any, group: str) -> tuple[Any, M
     return kind(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}
 
 
-Shifts = tuple[tuple[int, ...], tuple[int, ...]]  # from which seconds since 1970 on, and by how many seconds
+# From which seconds since 1970 on, and by how many seconds
+Shifts = tuple[tuple[int, ...], tuple[int, ...]]
 _TABLE = "julian-gregorian-rebase-micros.json"
 
 

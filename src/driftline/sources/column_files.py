@@ -33,7 +33,8 @@ from driftline.write import PartTasks, is_small
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Shares: TypeAlias = Sequence[Sequence[int]]  # the numbers of the parts that each task reads
+# The numbers of the parts that each task reads
+Shares: TypeAlias = Sequence[Sequence[int]]
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
 

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_Seen = tuple[int, Observation]  # of a task: the number of the frame, and what its rows are
+# Of a task: the number of the frame, and what its rows are
+_Seen = tuple[int, Observation]
 
 _TYPES = {
     "boolean": "boolean",

@@ -304,7 +304,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
     except OSError as error:
-        if error.errno == errno.ELOOP:  # links that point at each other lead nowhere, as one to nothing does
+        # Links that point at each other lead nowhere, as one to nothing does
+        if error.errno == errno.ELOOP:
             return False
         raise
 

@@ -172,7 +172,8 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
 
 
 _ATTEMPTS = 5
-_PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to
+# Seconds before the second try; twice as long before each further one, up to
+_PAUSE, _LONGEST = 1.0, 30.0
 _TIMEOUT = 60.0  # seconds without an answer
 _OPENER = urllib.request.build_opener(Redirects)
 

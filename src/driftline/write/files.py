@@ -276,7 +276,8 @@ _OF_JAVA = (
     "row-group-check-max-record-count",
 )  # how Java's writer counts
 
-_LEVEL = {"zstd": 3}  # where a table names none: as Iceberg's own writer does; pyarrow's would be 1
+# Where a table names none: as Iceberg's own writer does; pyarrow's would be 1
+_LEVEL = {"zstd": 3}
 
 
 @dataclass(frozen=True)

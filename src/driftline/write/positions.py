@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Positions: TypeAlias = "NDArray[np.int64]"  # of rows in a data file
 
 # The reserved field ids of both specs differ by 100; readers find the columns by them alone.
-ICEBERG_IDS = (2147483546, 2147483545)  # of the columns of a file of positions: path, position
+# Of the columns of a file of positions: path, position
+ICEBERG_IDS = (2147483546, 2147483545)
 DUCKLAKE_IDS = (2147483646, 2147483645)
 
 _PUFFIN = b"PFA1"

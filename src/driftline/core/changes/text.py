@@ -316,7 +316,8 @@ class LayoutReader(TypeReader):
             self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES) + or_else, token)
         n = None
         if name in COUNTED:
-            if self.now.kind is TokenKind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
+            # Iceberg's: bucket(8, id), and also bucket(id, 8)
+            if self.now.kind is TokenKind.number:
                 n = self.number()
                 self.need(",")
                 column = self.path()

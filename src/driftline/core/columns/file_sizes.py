@@ -11,7 +11,8 @@ from driftline.core.schema.definition import VOID, PartitionField
 from driftline.core.support import as_json
 
 LARGEST = 10  # partitions that are listed
-MANY = 8  # small files that become one: a row is rewritten only a few times until its file is large
+# Small files that become one: a row is rewritten only a few times until its file is large
+MANY = 8
 _EPOCH = datetime(1970, 1, 1)
 _MONTHS = 12
 

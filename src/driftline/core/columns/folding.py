@@ -105,7 +105,8 @@ def _by_kind(family: SiblingGroup) -> Iterable[Sequence[Field]]:
     return kinds.values()
 
 
-TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone whose place it takes
+# The name of a column until those are gone whose place it takes
+TEMPORARY = "__driftline_resolved"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, 
 from driftline.core.settings.fields import PRESERVE, FieldSettings, spelled_path
 from driftline.core.settings.table import TableSettings
 
-_WIDENED = {"long": "int", "double": "float"}  # types that keep a column's name when they become wider
+# Types that keep a column's name when they become wider
+_WIDENED = {"long": "int", "double": "float"}
 _DECIMAL = re.compile(r"_decimal_\d+_\d+$")
 _SIBLING = "a sibling of {}"
 _CLOSED = "its struct is closed: a map has the keys of {}"

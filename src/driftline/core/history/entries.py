@@ -38,11 +38,14 @@ CHANGE_RECORD = "driftline.change"
 BATCH = "driftline.batch"
 EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
 EXPIRED_COMPACTIONS = "driftline.expired-compactions"  # how many of `COMPACTED` were let go
-EXPIRING = "driftline.expiring"  # the path of the list of files that wait for their deletion
+# The path of the list of files that wait for their deletion
+EXPIRING = "driftline.expiring"
 LEDGER = "driftline.files"  # where the source files are listed that the table has taken
 MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only rewrote
-SEEN = "driftline.seen"  # of the same: where the first and last batches of the columns of such rows are noted
-COMPACTED = "driftline.compaction"  # of a snapshot that only wrote files anew: how many went
+# Of the same: where the first and last batches of the columns of such rows are noted
+SEEN = "driftline.seen"
+# Of a snapshot that only wrote files anew: how many went
+COMPACTED = "driftline.compaction"
 OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
 RECORD_LIMIT = 4000  # characters
 STATEMENT = 1000

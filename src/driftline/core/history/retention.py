@@ -27,7 +27,8 @@ SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
 # Without this list nobody could tell a thinned snapshot from one that was rolled back.
 BEHIND = "driftline.thinned"
-DELETES_BRANCH = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
+# The branch of the deletes that a table with a key remembers
+DELETES_BRANCH = "driftline_deletes"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"

@@ -630,7 +630,8 @@ def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, i
             dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
     for type_, column in zip(field.types, columns, strict=True):
         if isinstance(column.base, MapOf) and hollow(type_):
-            dims.setdefault(column.base, column.dim)  # a declared map gets its values' settings, seen or not
+            # A declared map gets its values' settings, seen or not
+            dims.setdefault(column.base, column.dim)
     return dims
 
 

@@ -164,7 +164,8 @@ DELETES_PROPERTY = "driftline.deletes"
 MERGE_PROPERTY = "driftline.merge"
 ENVELOPE_PROPERTY = "driftline.envelope"
 EPOCH_PROPERTY = "driftline.epoch"
-TRUNCATED_PROPERTY = "driftline.truncated"  # the position of the last truncate: older changes are late
+# The position of the last truncate: older changes are late
+TRUNCATED_PROPERTY = "driftline.truncated"
 ROW_KEY = (
     KEY_PROPERTY,
     ORDER_PROPERTY,
@@ -184,8 +185,10 @@ HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 REPLACE, PATCH, KEEP = "replace", "patch", "keep"
 CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
 OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
-ARRIVAL = "_arrival"  # in place of an order: of the changes of a row the last to come counts
-UNAVAILABLE = (CHANGE, "unavailable")  # the names of fields whose values the message does not have
+# In place of an order: of the changes of a row the last to come counts
+ARRIVAL = "_arrival"
+# The names of fields whose values the message does not have
+UNAVAILABLE = (CHANGE, "unavailable")
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 

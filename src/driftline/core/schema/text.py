@@ -378,7 +378,8 @@ class TypeReader(Words):
                 "uuid, binary, fixed(n), variant, struct<a: int>, list<int>, map<string, int>",
                 token,
             )
-        if TYPES[word] == STRING and self.got("("):  # varchar(10): Iceberg's strings have no length
+        # Varchar(10): Iceberg's strings have no length
+        if TYPES[word] == STRING and self.got("("):
             self.number()
             self.need(")")
         return TYPES[word]

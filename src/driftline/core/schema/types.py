@@ -435,7 +435,8 @@ def name_text(name: str) -> str:
     return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-UNWRITABLE = ", which is not written"  # behind the name of such a column's type: no value is of that type
+# Behind the name of such a column's type: no value is of that type
+UNWRITABLE = ", which is not written"
 
 
 def mark_unwritable(schema: Schema, fillable: Schema) -> Schema:

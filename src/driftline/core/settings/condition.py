@@ -99,8 +99,10 @@ class Expectation:
         return f"{EXPECT}{self.name}"
 
 
-NOTHING_ASKED = Junction((), any_of=False)  # true for each record, as all of no conditions hold
-EXPECT = "expect "  # begins the reason for which a record waits that does not meet an expectation
+# True for each record, as all of no conditions hold
+NOTHING_ASKED = Junction((), any_of=False)
+# Begins the reason for which a record waits that does not meet an expectation
+EXPECT = "expect "
 MESSAGE_KEY = "_key"  # the field of a record that has its message's key
 
 

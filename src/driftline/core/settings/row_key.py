@@ -53,8 +53,10 @@ PLACEHOLDER = "__debezium_unavailable_value"
 _HEX = "hex:"  # before the digits of a placeholder that is bytes
 MOST_EPOCHS = 999_999
 RECONCILE = "reconcile"
-NO_POSITION = "no position"  # begins the reason for which a message that cannot be ordered waits
-_WITH_SNAPSHOTS = ("debezium", "debezium-unwrapped", "auto")  # envelopes that tell a snapshot's last record
+# Begins the reason for which a message that cannot be ordered waits
+NO_POSITION = "no position"
+# Envelopes that tell a snapshot's last record
+_WITH_SNAPSHOTS = ("debezium", "debezium-unwrapped", "auto")
 ENVELOPES: tuple[str, ...] = get_args(Envelope)
 
 DELETED_KIND = "deleted"

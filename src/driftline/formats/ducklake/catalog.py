@@ -36,7 +36,8 @@ _HOME, _ID = "driftline_home", "driftline_id"  # among the lake's settings
 _OWN_DATA = ", OVERRIDE_DATA_PATH false"
 _FEW = 100  # rows that DuckDB inserts faster as lists than as an Arrow table
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
-BESIDE = 5.0  # the same, where this process itself has it open: whoever has may be waiting for us
+# The same, where this process itself has it open: whoever has may be waiting for us
+BESIDE = 5.0
 
 _EXTENSIONS = {"duckdb": (), "sqlite": ("sqlite_scanner",), "postgres": ("postgres_scanner",)}
 _TYPES = {"duckdb": "DUCKDB", "sqlite": "SQLITE", "postgres": "POSTGRES"}
@@ -155,7 +156,8 @@ class CatalogDatabase:
         """Sync the catalog's file, and its folder, out of which the journal goes. Raises SetupError."""
         if self.durable and self.kind != "postgres":
             target = Path(self.target)
-            files = (target, Path(f"{target}.wal"))  # DuckDB's log, where others have the catalog open
+            # DuckDB's log, where others have the catalog open
+            files = (target, Path(f"{target}.wal"))
             sync([file for file in files if file.exists()], target.parent)
 
     @contextmanager
@@ -265,7 +267,8 @@ class CatalogDatabase:
         # A lock that was not had committed nothing, so the work is done again from the start.
         if _BUSY.search(str(error)):
             raise error
-        if self.kind == "postgres":  # a server may be at it still, after a connection is lost
+        # A server may be at it still, after a connection is lost
+        if self.kind == "postgres":
             raise UnknownError(f"the DuckLake catalog {self.shown}: {_told(error)}") from error
         raise SetupError(
             f"the DuckLake catalog {self.shown} did not commit: {_told(error)}",

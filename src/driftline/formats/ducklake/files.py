@@ -367,7 +367,8 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 
 def removed(spark: SparkSession, folder: str) -> None:
     """Delete a file or a folder that this process has made, with everything in it."""
-    with suppress(Exception):  # what cannot be deleted is an orphan, which `driftline clean` finds
+    # What cannot be deleted is an orphan, which `driftline clean` finds
+    with suppress(Exception):
         delete_by_hadoop(spark, folder, NEW)
 
 

@@ -21,7 +21,8 @@ from driftline.runtime.spark_version import unopened_types, widens
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
-Row = tuple[int, str, int, int | None]  # own number, name in the file, field id, number of the parent
+# Own number, name in the file, field id, number of the parent
+Row = tuple[int, str, int, int | None]
 
 
 def mapping_of(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
 MAPPING = "driftline.mapping"  # the tag that `mapping` keeps its own book in
-DELETES_SUFFIX = "__deletes"  # behind a table's name: the table of the deletes that it remembers
+# Behind a table's name: the table of the deletes that it remembers
+DELETES_SUFFIX = "__deletes"
 DELETES_OF = "driftline.deletes-of"  # the tag of such a table: the uuid of the other
 # Rows that a snapshot sees, with the snapshot as the parameter, twice.
 LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"
@@ -158,7 +159,8 @@ def state_of(connection: Connection, table: TableRow, snapshot: int) -> LakeStat
         True,
         table.uuid,
         int(last[0] or 0) if last else 0,
-        f"{table.uuid}:{snapshot}",  # a lake that is made anew counts its snapshots from 0 again
+        # A lake that is made anew counts its snapshots from 0 again
+        f"{table.uuid}:{snapshot}",
         table,
         tuple(columns),
     )

@@ -198,7 +198,8 @@ class DuckLakeTable(CatalogTable):
         self.catalog.check_writable()
         namespace, table = (quoted(part) for part in split(self.name))
         statement = f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?"
-        state, began = self.load(), time.time() - 1  # files are as old as the last tick of the kernel's clock
+        # Files are as old as the last tick of the kernel's clock
+        state, began = self.load(), time.time() - 1
         assert state.table is not None
         folder = local(state.table.folder)
 

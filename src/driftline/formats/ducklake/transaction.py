@@ -492,7 +492,8 @@ class DuckLakeTransaction(UpkeepTransaction):
                     part._total = number_of_files(connection, part._intent)
             return snapshot
 
-        self._set_visible(None)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
+        # Whatever ends this now, Ctrl-C too, may end it behind the COMMIT
+        self._set_visible(None)
         try:
             snapshot = self.table.catalog.write(
                 work,

@@ -50,11 +50,13 @@ from driftline.runtime.spark_version import java_type
 if TYPE_CHECKING:
     from driftline.formats.iceberg.handle import IcebergHandle
 
-_CLOCKS_DIFFER = 30_000  # milliseconds; Iceberg takes times that are up to a minute earlier than the last
+# Milliseconds; Iceberg takes times that are up to a minute earlier than the last
+_CLOCKS_DIFFER = 30_000
 _DATED = ("snapshots", "snapshot-log", "metadata-log")
 _DELETES_LOG = "write.metadata.delete-after-commit.enabled"
 _LOGGED = re.compile(r"file=(.*?)\}(?:, MetadataLogEntry\{|\]$)")  # in the text of Java's list
-_NUMBERED = re.compile(r"(\d{5,})-[^/]*$")  # the name of a metadata file, which begins with the version
+# The name of a metadata file, which begins with the version
+_NUMBERED = re.compile(r"(\d{5,})-[^/]*$")
 # REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 

@@ -378,7 +378,8 @@ def _distribution(jvm: Any, table: Any, schema: Schema) -> Distribution | None:
 # A column of data files: the sequence number of each row's last change.
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
+# Of relation, rows and options: what Spark is to do
+_Command: TypeAlias = Callable[[Any, Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ def _value(raw: bytes, type_: Primitive) -> Any:
 
 
 _ROWS = 256
-_MANIFESTS = 8 * 2**20  # bytes, with their lists, of more than which Spark makes shorter work
+# Bytes, with their lists, of more than which Spark makes shorter work
+_MANIFESTS = 8 * 2**20
 _DELETED = 2
 _FIELDS = ("record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 
@@ -372,7 +373,8 @@ def _sums_of_task(
 
 
 def _entries(batch: pa.RecordBatch) -> Iterator[ManifestEntry]:
-    for start in range(0, batch.num_rows, _ROWS):  # the maps of many columns are large as Python's objects
+    # The maps of many columns are large as Python's objects
+    for start in range(0, batch.num_rows, _ROWS):
         columns = (column.to_pylist() for column in batch.slice(start, _ROWS).columns)
         for snapshot, sequence, records, *maps in zip(*columns, strict=True):
             values, nulls, lows, highs = (dict(pairs or ()) for pairs in maps)

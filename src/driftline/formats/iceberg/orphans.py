@@ -38,7 +38,8 @@ def clean(lake: Path, catalog: str, older_than: float, *, dry_run: bool, durable
         for path in _named(table):
             orphans.pop(bare(path), None)
     if orphans and not dry_run:
-        if durable:  # another process may have yet to do so: a power cut would bring back what names a file
+        # Another process may have yet to do so: a power cut would bring back what names a file
+        if durable:
             sync((local_path(table.location) for table in tables.values()), lake)
         for file in orphans.values():
             delete_with_folders(file.path, within)

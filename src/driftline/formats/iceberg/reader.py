@@ -148,7 +148,8 @@ def read_table(table: IcebergHandle, snapshot: int | None = None) -> DataFrame:
     from pyspark.errors import AnalysisException, UnsupportedOperationException
 
     # Each session has a cache of its own, and a capture works in another session.
-    table.java_catalog.invalidateTable(table.identifier)  # a catalog may cache what others have changed
+    # A catalog may cache what others have changed
+    table.java_catalog.invalidateTable(table.identifier)
     try:
         return table.recovering(lambda: _read_table(table, snapshot))
     except UnsupportedOperationException as error:

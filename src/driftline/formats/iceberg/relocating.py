@@ -199,9 +199,11 @@ def relocate(lake: Path, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocati
         new_home = Home.new(str(folder / CATALOG))
         set_home(database, new_home if home is None or elsewhere.is_copy else Home(new_home.path, home.id))
         database.execute("commit")
-    sync([folder / CATALOG], within=folder)  # a journal that came back would name what is deleted now
+    # A journal that came back would name what is deleted now
+    sync([folder / CATALOG], within=folder)
     for path in paths.files:
-        with suppress(OSError):  # the lake is whole by now, and no metadata name a file that stays
+        # The lake is whole by now, and no metadata name a file that stays
+        with suppress(OSError):
             delete_file(local_path(paths.moved(path)), Bounds((str(folder),)))
     return relocation
 

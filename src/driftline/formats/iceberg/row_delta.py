@@ -390,7 +390,8 @@ def _with_ids(struct: Struct) -> Struct:
     return Struct((*struct.fields, _ROW_ID, _CHANGED))
 
 
-REMEMBERED = "driftline.remembered-deletes"  # of the batch's snapshot: the file of its deletes in the branch
+# Of the batch's snapshot: the file of its deletes in the branch
+REMEMBERED = "driftline.remembered-deletes"
 _BOUNDS = "truncate(16)"
 _ENDLESS = 2**62  # bytes: no file is divided
 

@@ -235,7 +235,8 @@ def _by_value(read: Read, node: Node) -> ReadAll:
 
 
 _LONGEST = 1_000  # items of a list: each takes a turn over all records
-_SHORT, _FEW = 64, 32  # items for which a turn is never dear; records for so few of which it is, else
+# Items for which a turn is never dear; records for so few of which it is, else
+_SHORT, _FEW = 64, 32
 _NAMED = ("record", "error", "enum", "fixed")
 _TURNS = 8  # before all that is left is left to be read one by one
 
@@ -325,7 +326,8 @@ class _MapReader:
         owners = np.repeat(np.arange(len(lengths)), lengths)
         distinct = keys.dictionary_encode()
         pairs = owners * max(1, len(distinct.dictionary)) + distinct.indices.to_numpy()
-        if len(np.unique(pairs)) < len(keys):  # of a key that occurs twice, the last value counts
+        # Of a key that occurs twice, the last value counts
+        if len(np.unique(pairs)) < len(keys):
             raise Undecodable(cursors.ends)
         return [pa.MapArray.from_arrays(offsets, keys, array) for array in arrays]
 
@@ -375,7 +377,8 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
     while len(open_):
         block = cursors.select(open_)
         sizes = block.longs()
-        with_bytes = np.flatnonzero(sizes < 0)  # how many follow, which is of use only for passing over
+        # How many follow, which is of use only for passing over
+        with_bytes = np.flatnonzero(sizes < 0)
         if len(with_bytes):
             subset = block.select(with_bytes)
             subset.longs()

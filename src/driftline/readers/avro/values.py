@@ -43,7 +43,8 @@ from driftline.core.schema.types import (
 from driftline.errors import UsageError
 from driftline.readers.avro.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode, text_array
 
-_MARK = "driftline-"  # before the name of a logical type whose values are read as they were written
+# Before the name of a logical type whose values are read as they were written
+_MARK = "driftline-"
 _DIGITS = 38  # of the largest decimal
 
 

@@ -133,7 +133,8 @@ def _is_finer(array: pa.Array) -> bool:
 
 _SPARK = b"org.apache.spark."
 _CUTOVER = -141_427  # 1582-10-15, in days since 1970
-_JULIAN_ZERO = 2_440_588 + 32_082  # days from -4800-03-01 of the Julian calendar to 1970-01-01
+# Days from -4800-03-01 of the Julian calendar to 1970-01-01
+_JULIAN_ZERO = 2_440_588 + 32_082
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d\d?)(?::?(\d\d))?")

@@ -461,7 +461,8 @@ class ReaderPart(NamedTuple):
     size: int
 
 
-Seen: TypeAlias = Mapping[int, Observation]  # what was observed, by the number of the reader
+# What was observed, by the number of the reader
+Seen: TypeAlias = Mapping[int, Observation]
 
 
 @dataclass(frozen=True, slots=True)

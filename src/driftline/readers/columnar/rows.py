@@ -472,7 +472,8 @@ def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
             _forget({"value": profile.value}, inside, facet)
 
 
-PlaceOf: TypeAlias = Callable[[int], str]  # a prefix for the reason of a row, by its number
+# A prefix for the reason of a row, by its number
+PlaceOf: TypeAlias = Callable[[int], str]
 # What Arrow says of values, and why their rows are set aside; the others have a place in a table.
 _FAULTS = (
     ("Invalid UTF8", "text that is not UTF-8"),

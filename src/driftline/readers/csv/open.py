@@ -478,7 +478,8 @@ def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
 
 
 ANY = Dialect()
-_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a line feed may follow a return that ends a block
+# A line feed may follow a return that ends a block
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
 
 @dataclass(frozen=True, slots=True)

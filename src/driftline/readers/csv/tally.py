@@ -48,7 +48,8 @@ from driftline.readers.csv.types import (
 
 Place: TypeAlias = Callable[[int], SourceLocation]  # of a text, by its number
 
-WORDS = 20  # different words beside values, at most, in a column that is typed by half of its cells
+# Different words beside values, at most, in a column that is typed by half of its cells
+WORDS = 20
 _NULL_WORDS = 10  # of which a hint may ask if they are null
 _HALF, _MOST = 0.5, 0.95  # of the cells
 _NULLS = frozenset({
@@ -184,7 +185,8 @@ def tallied(texts: pa.Array, before: ColumnTally, signs: Signs, place: Place) ->
     if not len(filled):
         return before
     fitting = types_of(filled, before.types, signs) if before.types else before.types
-    if not fitting and before.types != ALL:  # a column that is mixed has other pieces of one type
+    # A column that is mixed has other pieces of one type
+    if not fitting and before.types != ALL:
         fitting = types_of(filled, ALL, signs)
     if fitting:
         written = {type_: len(filled) for type_ in fitting}

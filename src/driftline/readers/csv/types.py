@@ -66,7 +66,8 @@ _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
 _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _PAIRS = 4  # names of columns that are told of
-FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
+# Texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
+FEW = 32
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _WITH_EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?[eE](?P<power>[+-]?[0-9]+)")

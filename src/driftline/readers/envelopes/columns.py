@@ -187,7 +187,8 @@ def _spelled(schema: Mapping[str, Any]) -> Spell | None:
     return _number({}) if schema["type"] in ("float", "double") else None
 
 
-Texts = tuple[list[bytes | None], dict[int, str]]  # of values, and why others have none, by their places
+# Of values, and why others have none, by their places
+Texts = tuple[list[bytes | None], dict[int, str]]
 
 
 def texts_of(wire: Wire, batch: pa.RecordBatch, values: pa.Array) -> Texts:

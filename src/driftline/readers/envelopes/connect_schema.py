@@ -169,7 +169,8 @@ def moment_spelled(digits: int, zone: str = "") -> Callable[[Parameters], Spell]
     return lambda _: lambda units: f'"{moment_text(units, digits)}{zone}"'.encode()
 
 
-_LONGEST = 100_000  # bits of a column; one without a limit has the largest number there is as its length
+# Bits of a column; one without a limit has the largest number there is as its length
+_LONGEST = 100_000
 
 
 def _bits(parameters: Parameters) -> Spell:

@@ -41,7 +41,8 @@ class Mark(NamedTuple):
     records: Sequence[bytes] = ()
 
 
-Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a message is read as
+# The texts of the records that a message is read as
+Changes: TypeAlias = "Sequence[bytes] | Mark"
 
 
 @dataclass(frozen=True, slots=True)

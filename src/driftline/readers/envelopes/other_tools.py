@@ -30,7 +30,8 @@ from driftline.readers.envelopes.messages import (
     written,
 )
 
-Decode: TypeAlias = "Callable[[str], bytes | None]"  # None for a text that is no such value: it stays a text
+# None for a text that is no such value: it stays a text
+Decode: TypeAlias = "Callable[[str], bytes | None]"
 
 _NUMBER = re.compile(r"(-?)0*(\d{1,400}(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 _TYPE = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)

@@ -21,8 +21,10 @@ _WINDOW = 4 * 2**20  # bytes of which a larger one is read in pieces, at least
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-_NEXT = re.compile(r"[\r\n]\{")  # a line that begins with a brace, whatever ends the one before it
-_CONTINUED = re.compile(r"\n(?=[ \t]*[^\s{])")  # in front of a line that cannot begin an object
+# A line that begins with a brace, whatever ends the one before it
+_NEXT = re.compile(r"[\r\n]\{")
+# In front of a line that cannot begin an object
+_CONTINUED = re.compile(r"\n(?=[ \t]*[^\s{])")
 _LOOKS = 100  # lines of each kind that are looked at
 _BEYOND = -1
 _NEAR = 16  # characters: an error so near to the end may be no more than the end

@@ -73,8 +73,10 @@ _NUL, _BACKSLASH, _ESCAPE = b"\0", b"\\", rb"\u"
 _MISREAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 _ENDS_AS_ZERO, _NEGATIVE_ZERO = re.compile(rb'-0"?[,}\]\s]'), re.compile(rb'[:,\[\s]"?-0"?[,}\]\s]')
 
-Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
-Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each with the path that it stands at
+# Rows of the table, and the places of their lines
+Rows = tuple["pa.RecordBatch", Sequence[int]]
+# Values as text, each with the path that it stands at
+Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"
 
 
 class Unparsed(Exception):

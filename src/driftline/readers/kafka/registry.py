@@ -28,7 +28,8 @@ _SETTINGS = (
 _PAUSES = (0.5, 1, 2, 4, 8)  # seconds before each further try
 _PATIENCE = 10  # seconds for an answer
 _LONGEST = 2**26  # bytes of a schema
-_UNKNOWN = (40401, 40402, 40403)  # what Confluent's API says of a subject, a version, an id that is not there
+# What Confluent's API says of a subject, a version, an id that is not there
+_UNKNOWN = (40401, 40402, 40403)
 
 
 class NoSchemaError(Exception):

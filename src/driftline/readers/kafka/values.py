@@ -27,7 +27,8 @@ from driftline.readers.kafka.wire import Payloads, UnreadableError, Whole, WireD
 from driftline.readers.rejects import Origin
 
 T = TypeVar("T")
-_TOP = "__top__"  # the record around a value, so that it may be a union; without a namespace
+# The record around a value, so that it may be a union; without a namespace
+_TOP = "__top__"
 
 
 def around_values(
@@ -106,7 +107,8 @@ class AvroDecoder:
         return value if type(value) is tuple else (self._only, value)
 
 
-KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}  # of the formats whose values need their schema
+# Of the formats whose values need their schema
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 
 
 @dataclass(frozen=True, slots=True)

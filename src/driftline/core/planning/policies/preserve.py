@@ -38,7 +38,8 @@ from driftline.core.schema.types import (
     Primitive,
 )
 
-FIRST_SIGHT, FIRST_SEEN = "first-sight", "first seen"  # the rule and the reason of a field's first column
+# The rule and the reason of a field's first column
+FIRST_SIGHT, FIRST_SEEN = "first-sight", "first seen"
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ, *map(Primitive, FRACTIONS))
 
 
