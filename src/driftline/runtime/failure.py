@@ -125,6 +125,7 @@ def java_ended(error: BaseException, process: Popen[Any] | None = None) -> Setup
     if process is None:
         return None
     with suppress(TimeoutExpired):
+        # A Java that is killed closes its connections first, and ends a moment later.
         process.wait(_CLOSING if is_cut_off(error) or _is_stopped(error) else 0)
         ended = SetupError(_ENDED, _SHARE)
         ended.__cause__ = error

@@ -35,6 +35,8 @@ _INSTEAD = (
 
 def must_be_classic(given: object) -> None:
     """Raise UsageError for a session or a DataFrame of Spark Connect."""
+    # An append whose client was killed is committed there seconds later, so that no token keeps a batch
+    # from entering twice; and schema and rows are two commits.
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise UsageError(
             f"a {type(given).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",
@@ -338,6 +340,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Names are data, and `${env:PASSWORD}` may be one
         "spark.sql.variable.substitute": "false",
+        # Hive's makes a database in the working folder.
         "spark.sql.catalogImplementation": "in-memory",
         # Otherwise a view of a table with such a column is refused
         "spark.sql.geospatial.enabled": "true",
@@ -377,6 +380,7 @@ def prepare_environment() -> Java:
     os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
     # The Java that only says how Spark's is to be started ends before its better compiler pays.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{QUICK} -XX:+UseSerialGC")
+    # Tasks need driftline, too, in the same version.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another

@@ -156,6 +156,7 @@ class Redirects(HTTPRedirectHandler):
 
     def http_error_302(self, req: Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
         """Follow a redirect. Raises RedirectError."""
+        # Python's own handler follows a redirect to ftp as well.
         target = headers.get("location") or headers.get("uri") or ""
         scheme = urlsplit(target).scheme.lower()
         if scheme not in ("", "http", "https"):
@@ -304,7 +305,10 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
     given = _configured.get(kind, {}) if options is None else options
     try:
         system = _connected(
-            kind, authority if kind in ("abfss", "hdfs") else "", tuple(sorted(given.items()))
+            # Each account of Azure, and each cluster of HDFS, needs a client of its own; buckets share one.
+            kind,
+            authority if kind in ("abfss", "hdfs") else "",
+            tuple(sorted(given.items())),
         )
     except (OSError, ValueError) as error:
         hint = _HADOOP if kind == "hdfs" else None

@@ -136,11 +136,14 @@ class _Evolution:
 
     def make(self, step: int, change: TableChange) -> None:
         """Check a change, and make it as one or several changes of columns. Raises UsageError, DataError."""
+        # By the draft, as a change may name a column that one before it has made.
         change = spelled(self.draft, change)
         match change:
             case WidenColumn(path, type_) if children(type_):
                 for column_change in list(reshaped(path, self.checker().at(path).type, type_)):
                     self.column(step, column_change)
+            # By name, so that ids stay: Spark gives each column a new one, and what was there reads as
+            # null.
             case ReplaceColumns(columns):
                 for column_change in list(replaced(self.draft.schema.struct, columns)):
                     self.column(step, column_change)
@@ -189,6 +192,7 @@ class _Evolution:
         self.draft.make(checked)
         self.done.append(checked)
         if isinstance(checked, AddColumn):
+            # A new column has the next id, and what is in it those behind.
             self.named[last + 1] = step
 
     def end(self) -> Definition:

@@ -61,6 +61,7 @@ def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[Inli
         live = f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
         if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {live} LIMIT 1"):
             continue
+        # There is a table for each version of the schema, with the columns as they were when it began.
         began = connection.one(
             "SELECT max(begin_snapshot) FROM meta.ducklake_schema_versions WHERE table_id = ? AND schema_version <= ?",
             [table, version],
@@ -86,6 +87,7 @@ def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[Inli
 
 def _read(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]], kind: str, stored: str) -> str:
     x = quoted(row.name)
+    # A text may have a zero byte, which PostgreSQL takes in bytes alone.
     if stored == "BLOB" and row.type.lower() in ("varchar", "json"):
         x = f"decode({x})"
     if kind != "duckdb":
@@ -171,6 +173,7 @@ def _wanted(connection: Connection, table: int, schema: int) -> bool:
             f"(scope IS NULL OR (scope = 'schema' AND scope_id = {schema}) OR (scope = 'table' AND scope_id = {table}))"
         )
     }
+    # Without a limit DuckLake keeps few rows in the catalog; 0 keeps none.
     return next((limits[scope] for scope in ("table", "schema", None) if scope in limits), 1) > 0
 
 
@@ -179,6 +182,7 @@ def _possible(kind: str, columns: Sequence[ColumnRow], width: int) -> bool:
     if width > _WIDEST[kind] or any(row.type.lower() in ("variant", "geometry") for row in columns):
         return False
     names = [row.name for row in columns if row.parent is None]
+    # PostgreSQL cuts longer names.
     return all(
         name.lower() not in _RESERVED and (kind != "postgres" or len(name.encode()) < 64) for name in names
     )

@@ -96,6 +96,7 @@ class Columns:
         if text is None or not isinstance(field.type, Primitive):
             return "null"
         if why := self.refused(field.type, field.name):
+            # Only where it is read: a query of other columns succeeds.
             return f"raise_error({literal(why)})"
         return to_sql(text, field.type, f"{self.table}.{field.name}")
 
@@ -255,6 +256,7 @@ _SCHEME = "^[a-z0-9+.-]+:/+"  # file:/ is file:/// in places
 
 def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     """Return the rows. Raises DataError where a file is not as it was registered, or Spark cannot open it."""
+    # A column that was renamed has its former name in older files, and the same id.
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     unchanged({**scan.files}, table)
     for path, column in scan.unopened.items():

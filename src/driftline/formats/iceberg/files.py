@@ -125,6 +125,7 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
         keys: its fields.
         sort_order: the id of the order of the file's rows.
     """
+    # By its JSON, in one call: Java's builder takes one for each metric of each column.
     parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
     specs = java_type(jvm, "java.util.HashMap")()
     specs.put(spec.specId(), spec)
@@ -297,6 +298,7 @@ def _place(
     if on_disk(location) is not None:
         return InFolder(folder, lambda file: located(Path(file.path).name, file))
     options = options_of(spark, table, location)
+    # A location provider of the owner's own may put the name anywhere.
     if options is None or not prefix(_ANY, ()).endswith(_ANY):
         return None
     return InStore(options, prefix, partial(remove_all, table.io()))

@@ -90,6 +90,7 @@ class KeyFiles:
         for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
             names.add(name)
         parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")
+        # Statistics of these columns alone: in a wide table those of all are most of what Java hands over.
         for task in items(scan.includeColumnStats(names).planFiles()):
             planned = json.loads(parser.toJson(task))
             if tasks is not None:
@@ -161,11 +162,13 @@ def _bounds(file: Mapping[str, Any], columns: Iterable[Field]) -> dict[int, Boun
             continue  # nothing but null
         has_both = id_ in lows and id_ in highs and isinstance(type_, Primitive)
         name = type_.name if has_both and isinstance(type_, Primitive) else ""
+        # Without bounds, any key may be in the file.
         bounds[id_] = None
         if name in ("int", "long"):
             low, high = (int.from_bytes(bytes.fromhex(b[id_]), "little", signed=True) for b in (lows, highs))
             bounds[id_] = low, high
         elif name == "string":
+            # A cut text still is a bound: the upper one was raised where it was cut.
             bounds[id_] = bytes.fromhex(lows[id_]).decode(), bytes.fromhex(highs[id_]).decode()
     return bounds
 
@@ -275,6 +278,7 @@ class RowDelta:
             lambda path: possible() and stored.can_move(path),
         )
         self._rewritten = [
+            # Rows that only move keep the number of their last change.
             replace(file, changed=self._tasks[file.path].file().dataSequenceNumber())
             for group in groups
             for file in group

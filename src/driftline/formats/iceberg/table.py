@@ -165,6 +165,7 @@ class IcebergTable(CatalogTable):
         where = java_type(self.handle.jvm, "org.apache.iceberg.expressions.Expressions").equal(column, value)
         try:
             with java_errors():
+                # Files without other rows go by metadata alone, which takes no job of Spark's.
                 java.newDelete().deleteFromRowFilter(where).commit()
         except Py4JJavaError as error:
             if "ValidationException" not in java_class(error):
@@ -234,6 +235,7 @@ class IcebergTable(CatalogTable):
         """Return the known defaults that columns have had, by column id."""
         metadata = self.handle.java().operations().current()
         return (
+            # Defaults came with v3; to parse all schemas of a wide table takes long.
             {} if metadata.formatVersion() < 3 else defaults_of(schemas(self.handle.jvm, metadata).values())
         )
 

@@ -156,6 +156,7 @@ def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) ->
     while True:
         try:
             places = sorted({first, *_between(at, first, last), last})
+        # Another process may clean the log meanwhile, from its oldest end.
         except _Gone as gone:
             first = _first(at, gone.place + 1, last)
         else:

@@ -48,6 +48,7 @@ class Split:
 
     def cut(self, size: int) -> list[Split]:
         """Cut the split into parts of about this many bytes, if it can be cut."""
+        # A document has no line to begin at, and a packed text is read from its beginning.
         if self.document or self.packed:
             return [self]
         parts = max(1, -(-self.length // size))

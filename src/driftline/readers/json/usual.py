@@ -131,12 +131,14 @@ def _map_value(values: Sequence[FieldRoute], depth: int) -> Type | None:
 
 def _first(profiles: dict[Facet, Profile], routes: Sequence[FieldRoute]) -> Facet | None:
     """The facet that came first, if the parser takes no value of another one for it."""
+    # A struct and a map beside each other divide an object's keys between them, as no parser does.
     if not profiles or (
         any(isinstance(f.base, MapOf) for f in profiles) and any(f.base == RECORD for f in profiles)
     ):
         return None
     # The first type rather than the most frequent: counts are no part of a shape.
     first = min(profiles, key=lambda f: (profiles[f].location, str(f)))
+    # Arrow has no type for lists of unequal depth.
     if profiles[first].ragged:
         return None
     if isinstance(first.base, MapOf) and first.base.key != STRING:
