@@ -379,7 +379,8 @@ def _plain_text(type_: pa.DataType) -> pa.DataType:
 
 def _decoded(values: pa.DictionaryArray) -> pa.Array:
     words = values.dictionary.cast(_plain_text(values.dictionary.type))
-    if not len(words):  # a struct that is null may have a place in it all the same
+    # A struct that is null may have a place in it all the same
+    if not len(words):
         return pa.nulls(len(values), words.type)
     return pa.DictionaryArray.from_arrays(values.indices, words).dictionary_decode()
 

@@ -189,7 +189,8 @@ def _joined(a: Any, b: Any) -> Any:
         return b if a is None else a
     if isinstance(a, dict) and isinstance(b, dict):
         return {key: _joined(a.get(key), b.get(key)) for key in {**a, **b}}
-    return [_joined(*pair) for pair in zip_longest(a, b)]  # a path is of one value, so both are lists
+    # A path is of one value, so both are lists
+    return [_joined(*pair) for pair in zip_longest(a, b)]
 
 
 def _padded(value: Any, column_values: Sequence[tuple[Type, Any]], mark: str) -> Any:

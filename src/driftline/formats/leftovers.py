@@ -40,7 +40,8 @@ def listed_here(folder: str | os.PathLike[str], before: float) -> Iterator[Orpha
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
-            with suppress(FileNotFoundError):  # its writer may move or delete it meanwhile
+            # Its writer may move or delete it meanwhile
+            with suppress(FileNotFoundError):
                 status = path.stat()
                 if status.st_mtime <= before:
                     yield Orphan(f"file:{path}", status.st_size)

@@ -82,7 +82,8 @@ def compact_behind(table: CatalogTable, progress: Progress) -> tuple[str, ...]:
     try:
         transaction = file_transaction(table, retry)
         for number, group in enumerate(transaction.rewritable(behind_batch=True).groups):
-            with suppress(Moved):  # whoever changed the files looks for small ones, too
+            # Whoever changed the files looks for small ones, too
+            with suppress(Moved):
                 if number:
                     transaction = file_transaction(table, retry)
                 added = write_anew(transaction, table, group, retry)

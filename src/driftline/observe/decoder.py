@@ -80,7 +80,8 @@ def _sure(number: bytes) -> bool:
     try:
         return repr(float(text)) == text or base_of(text) == DOUBLE
     except ValueError:
-        return True  # no number: it is in a string, or the line is malformed
+        # No number: it is in a string, or the line is malformed
+        return True
 
 
 def _table(chars: bytes) -> NDArray[np.bool_]:

@@ -317,7 +317,8 @@ class Walker:
             record = record.having(_FOLDED.in_map)
         value = values_of(record, facet.location)
         field_shape.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
-        self._quick.clear()  # by identity: of shapes that are gone, too
+        # By identity: of shapes that are gone, too
+        self._quick.clear()
         self._next_look.clear()
         self.folded += 1
 

@@ -185,7 +185,8 @@ class ExpectationCheck:
         """Count violations, of which the first has the fields that conditions ask for."""
         name = self.expectations[number].name
         before = self._violations.get(name)
-        if self._first(number, location):  # a sample is spelled for the first record alone
+        # A sample is spelled for the first record alone
+        if self._first(number, location):
             count += 0 if before is None else before.count
             sampled = {key: fields[key] for key in self._keys[number] if key in fields}
             self._violations[name] = Violations(location, sample(sampled), count)

@@ -159,7 +159,8 @@ def _is_stopped(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    passed: list[BaseException] = []  # one that is raised again may stand behind itself
+    # One that is raised again may stand behind itself
+    passed: list[BaseException] = []
     while error is not None and not any(error is link for link in passed):
         passed.append(error)
         yield error

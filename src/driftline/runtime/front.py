@@ -52,12 +52,14 @@ def front(cls: type[T]) -> type[T]:
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
-    ours = method.__module__.startswith("driftline.")  # Spark checks what its own methods take
+    # Spark checks what its own methods take
+    ours = method.__module__.startswith("driftline.")
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""
-        bound = signature.bind(self, *args, **kwargs)  # TypeError, as for each function of Python
+        # TypeError, as for each function of Python
+        bound = signature.bind(self, *args, **kwargs)
         try:
             if ours:
                 _check(method, signature, bound.arguments)
@@ -71,7 +73,8 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
                 raised.spell(in_python)
             if raised is error:
                 raise
-        raise raised  # here, so that nothing but its cause is behind it
+        # Here, so that nothing but its cause is behind it
+        raise raised
 
     return call
 
@@ -117,7 +120,8 @@ def _check(method: Callable[..., Any], signature: inspect.Signature, arguments: 
     """Raise UsageError for an argument that is none of its annotation's types."""
     for name, value in list(arguments.items())[1:]:
         parameter = signature.parameters[name]
-        if parameter.kind is Parameter.VAR_KEYWORD:  # settings, which have values of their own
+        # Settings, which have values of their own
+        if parameter.kind is Parameter.VAR_KEYWORD:
             continue
         type_ = _annotated(parameter.annotation, method)
         for item in value if parameter.kind is Parameter.VAR_POSITIONAL else (value,):
@@ -185,6 +189,7 @@ def _is_instance(value: Any, class_: Any) -> bool:
         return any(base.__name__ == class_.__name__ for base in value.__class__.__mro__)  # as isinstance asks
     if class_ is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool"  # NumPy's, too
-    if class_ in (int, float):  # numbers of NumPy, too, whose classes are none of Python's
+    # Numbers of NumPy, too, whose classes are none of Python's
+    if class_ in (int, float):
         return hasattr(value, "__index__" if class_ is int else "__float__")
     return isinstance(value, class_)

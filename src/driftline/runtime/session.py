@@ -383,7 +383,8 @@ def prepare_environment() -> Java:
     # Tasks need driftline, too, in the same version.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
+    # A cluster of many machines needs another
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return java
 
 

@@ -77,7 +77,8 @@ RELEASES = (
         "3.5",
         (
             "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
-            "org.apache.spark:spark-avro_2.12:3.5.7",  # 3.5.8 is not published; it runs on that
+            # 3.5.8 is not published; it runs on that
+            "org.apache.spark:spark-avro_2.12:3.5.7",
             _SQLITE,
         ),
         f"{_KAFKA}_2.12:3.5.7",
@@ -106,7 +107,8 @@ RELEASES = (
         "4.1",
         (
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-            "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
+            # The last one published; it runs on 4.1.3
+            "org.apache.spark:spark-avro_2.13:4.1.1",
             _SQLITE,
         ),
         f"{_KAFKA}_2.13:4.1.3",

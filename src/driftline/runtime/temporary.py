@@ -49,7 +49,8 @@ def _folder(process: int, place: str) -> Path:
     _remove_leftovers(place)
     while True:
         path = Path(mkdtemp(prefix=_prefix(), dir=place))
-        with suppress(OSError):  # another process cleans up, and has it for a leftover
+        # Another process cleans up, and has it for a leftover
+        with suppress(OSError):
             lock = _locked(path)
             if path.is_dir():
                 atexit.register(_remove, path, process, lock)

@@ -70,7 +70,8 @@ class ColumnFiles(Source):
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
         readers = [with_resolved_texts(reader, terms) for reader in readers]
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
-        if settings.row_key is not None:  # a later file counts, whichever reader has it
+        # A later file counts, whichever reader has it
+        if settings.row_key is not None:
             places = {file: place for place, file in enumerate(self.files)}
             paths = [reader.paths for reader in readers]
             # Readers group files by their columns, so their order is not that of the files.

@@ -124,7 +124,8 @@ def _in_store(uri: str, options: Mapping[str, str]) -> Iterator[BatchFolder]:
     try:
         yield BatchFolder(uri, options)
     finally:
-        with suppress(OSError):  # what is left is for `clean`; often there is nothing
+        # What is left is for `clean`; often there is nothing
+        with suppress(OSError):
             delete_folder(uri, NEW, options)
 
 

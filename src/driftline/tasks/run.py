@@ -341,7 +341,8 @@ def is_small(context: SparkContext, size: int) -> bool:
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
     """Return the result of the task for each share, in order."""
-    with deep_recursion(DEEPEST):  # what describes the rows is sent with the task
+    # What describes the rows is sent with the task
+    with deep_recursion(DEEPEST):
         return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
 

@@ -365,7 +365,8 @@ def _plan_record(
     columns |= optional
     changes = (AddColumn(scope.schema_path, columns[c.name], d.reason, scope.is_new) for c, d in added)
     findings = [
-        Findings(tuple(changes)),  # a column is listed before what is inside it
+        # A column is listed before what is inside it
+        Findings(tuple(changes)),
         *(field.decision.findings for field in decided),
         *(field.findings for field in routed),
         nulls,

@@ -442,7 +442,8 @@ def versions_of(connection: Connection, name: str) -> Versions:
     )
     dated = [(int(begin), int(version), int(time)) for begin, version, time in rows if time is not None]
     is_complete = len(dated) == len(rows)
-    if not dated:  # of the present version, too, the snapshot that began it has expired
+    # The snapshot that began the present version has expired, too.
+    if not dated:
         ((time,),) = connection.rows(
             "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
             [newest],

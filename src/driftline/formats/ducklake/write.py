@@ -47,7 +47,8 @@ def partitioned(
         rows = rows.repartition(*helpers)
     order = []
     for s in keys.sort:
-        if isinstance(s, SortExpression):  # Spark has not all of DuckDB's functions
+        # Spark has not all of DuckDB's functions
+        if isinstance(s, SortExpression):
             break
         column = F.col(quoted(top_column(schema, s.source, table).name))
         ordering = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")

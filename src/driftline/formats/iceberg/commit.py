@@ -218,7 +218,8 @@ def check_head(table: IcebergHandle, java: Any) -> None:
     head, schemas = metadata.currentSnapshot(), metadata.schemasById()
     if head is None:
         return
-    source = head.summary().get("source-snapshot-id")  # of one that was published under a new id
+    # A snapshot that was published has a new id, and names the one that it was.
+    source = head.summary().get("source-snapshot-id")
     origin = (metadata.snapshot(int(source)) if source else None) or head
     number = origin.schemaId()
     if number is None or int(number) == int(metadata.currentSchemaId()) or schemas.get(number) is None:
@@ -529,7 +530,8 @@ def _let_go(table: IcebergHandle) -> None:
     synced = SyncedCommit(table, operations, base, removed)
     synced.before()
     operations.commit(base, removed)
-    synced.after()  # before anything is deleted that the version before still names
+    # Before anything is deleted that the version before still names
+    synced.after()
     if gone:
         _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots), table.bounds(java))
 

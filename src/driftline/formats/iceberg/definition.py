@@ -244,5 +244,6 @@ def metrics_of_all(schema: Schema, properties: Mapping[str, str]) -> dict[str, s
     # Full metrics of all columns: without bounds queries do not prune, and the page has no min and max. With
     # 3,000 columns a manifest entry is 69 kB then, against 13 kB by Iceberg's default.
     owner_decides = any(key.startswith(PREFIX) for key in properties)
-    wide = sum(1 for _ in schema.walk()) > _BY_DEFAULT  # with what is nested, as Iceberg counts
+    # With the nested columns, as Iceberg counts them.
+    wide = sum(1 for _ in schema.walk()) > _BY_DEFAULT
     return {LIMIT: _ALL} if wide and not owner_decides else {}

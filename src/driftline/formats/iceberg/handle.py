@@ -210,7 +210,8 @@ class IcebergHandle:
 def plugin_of(spark: SparkSession, catalog: str) -> Any:
     """Return Spark's object for a catalog. Raises SetupError if the catalog does not respond."""
     session: Any = spark._jsparkSession
-    activate(spark)  # what belongs to a session is looked up by the active one
+    # What belongs to a session is looked up by the active one
+    activate(spark)
     catalogs = session.sessionState().catalogManager()
     try:
         try:

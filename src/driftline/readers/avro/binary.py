@@ -455,7 +455,8 @@ class _BinarySchema:
         nodes = [self._node(branch) for branch in branches if branch != "null"]
         kinds = list(chain.from_iterable(map(_kinds, nodes)))
         if len(set(kinds)) < len(kinds):
-            raise UnfitError  # a value may be in another branch's column
+            # A value may be in another branch's column
+            raise UnfitError
         return _UnionReader([None if branch == "null" else self.reader(branch) for branch in branches])
 
 

@@ -322,7 +322,8 @@ def _are_doubles(texts: pa.Array) -> bool:
     size, has_point = pc.abs(numbers), pc.match_substring(texts, POINT)
     plain = pc.and_(pc.greater_equal(size, _PLAIN_IN_ARROW[0]), pc.less(size, _PLAIN_IN_ARROW[1]))
     plain = pc.or_(plain, pc.and_(pc.equal(size, 0), has_point))
-    shortest = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), POINT)  # zeros that end a fraction are spelling
+    # Zeros that end a fraction are spelling
+    shortest = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), POINT)
     shortest = pc.if_else(pc.and_(has_point, pc.invert(pc.ends_with(texts, POINT))), shortest, texts)
     alike = pc.and_(plain, pc.equal(numbers.cast(pa.string()), shortest))
     return _all(alike) or all(map(_is_double, texts.filter(pc.invert(alike)).to_pylist()))

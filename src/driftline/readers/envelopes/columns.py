@@ -160,7 +160,8 @@ def _marked(schema: Any, around: Callable[[Spell], Spell] = lambda spell: spell)
         return _marked({"type": schema}, around) if schema in ("float", "double") else schema
     inner = schema.get("type")
     if isinstance(inner, dict | list) or (isinstance(inner, str) and inner not in _KINDS):
-        return _marked(inner, around)  # a type around a type says nothing more
+        # A type around a type says nothing more
+        return _marked(inner, around)
     plain = {name: value for name, value in schema.items() if name != "logicalType"}
     spell = _spelled(schema)
     if spell is not None:

@@ -89,7 +89,8 @@ def _goes_on(line: str) -> bool:
 def _spans_lines(text: str, *, whole: bool) -> bool:
     """True if one of the first objects that begin a line ends on a later one."""
     for continued in islice(_CONTINUED.finditer(text), _LOOKS):
-        start = text.rfind("\n{", 0, continued.start()) + 1  # the first line begins with a brace, too
+        # The first line begins with a brace, too
+        start = text.rfind("\n{", 0, continued.start()) + 1
         if start + _begins(text[start:], whole=whole) > continued.start():
             return True
     return False

@@ -100,9 +100,11 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
         routes: several if several columns hold the records around it.
     """
     if any(route.to_rest for route in routes):
-        return None  # what goes to the rest is text as it was written
+        # What goes to the rest is text as it was written
+        return None
     if any(route.texts is not None and route.texts.type in DATELIKE for route in routes):
-        return None  # the parser would take a date in its pattern for any text
+        # The parser would take a date in its pattern for any text
+        return None
     columns = [c for r in routes for c in r.columns]
     profiles = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     facet = _first(profiles, routes)
@@ -170,7 +172,8 @@ def _parsed_as(
         return DOUBLE if together else LONG if base == LONG else None
     as_text = any(c.facet.base == STRING and Facet(facet.dim, DOUBLE) in c.takes for c in columns)
     if base == DOUBLE and as_text:
-        return None  # a text column needs the number as it was written
+        # A text column needs the number as it was written
+        return None
     if any(facet in c.takes and _is_narrower(c.facet.base, base) for c in columns):
         return None  # whether it is exact there, its text says
     return base if base in (BOOLEAN, LONG, DOUBLE) else None

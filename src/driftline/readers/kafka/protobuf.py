@@ -294,7 +294,8 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
         paths = [f"--proto_path={path}" for path in (folder, Path(next(iter(type_.__path__))).parents[1])]
         options = [*paths, "--include_imports", f"--descriptor_set_out={out}"]
         # By protoc itself, so that there is no second reading of the language.
-        compiled = subprocess.run(  # -P: what a registry sends is no module
+        # -P: what a registry sends is no module
+        compiled = subprocess.run(
             [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,
         )  # fmt: skip
