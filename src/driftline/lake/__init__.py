@@ -154,6 +154,7 @@ class Lake(Shown):
 
         lake = cls.__new__(cls)
         plain = location is not None or not properties
+        # What reads without Spark takes times of conditions for UTC.
         lake._set(CATALOG, start, None if TIME_ZONE in given else embedded, plain=plain)
         lake._configured = (given, {"": ducklake or ""})
         return lake
@@ -172,6 +173,7 @@ class Lake(Shown):
 
     @cached_property
     def _engine(self) -> tuple[SparkSession, Catalog]:
+        # Two threads that ask for it at once get the same.
         with self._starting:
             engine = self._start()
             self._java = java_process()

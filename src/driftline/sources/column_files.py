@@ -67,6 +67,7 @@ class ColumnFiles(Source):
         found = self.found(terms.expected, settings, earlier) if callable(self.found) else self.found
         if not isinstance(found, FoundReaders):
             found = FoundReaders(found)
+        # Texts in paths first: they are columns like others, and resolved like others.
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
         readers = [with_resolved_texts(reader, terms) for reader in readers]
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]

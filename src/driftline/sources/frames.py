@@ -87,6 +87,7 @@ class TypedFrames(Source):
     ) -> FrameScan | TextScan:
         """Open the frames for a table. Messages in an envelope are read as texts, those of a DataFrame."""
         row_key = settings.row_key
+        # A patch tells an absent field from a null one, which columns do not.
         if row_key is not None and row_key.envelope and not row_key.patch and not self.files:
             ((_, frame),) = self.frames
             texts = _RowTexts(frame.columns)
@@ -131,6 +132,7 @@ def _is_readable(frame: DataFrame, conf: Mapping[str, str]) -> bool:
 
     try:
         with configured(frame.sparkSession, conf):
+            # Spark reads all rows, and writes none.
             frame.write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JError):
         return False
@@ -342,6 +344,7 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield "", rows
         return
     for file in files.unique().to_pylist():
+        # To compare with a null gives null, not true.
         of_file = files.is_null() if file is None else pc.equal(files, file)
         yield file or "", rows.filter(of_file)
 

@@ -76,6 +76,7 @@ def named(families_: Sequence[SiblingGroup]) -> list[str]:
         names = {caseless(c.name) for c in family.columns}
         free = caseless(own_name) in names or existing.free(own_name)
         out.append(own_name if family.drifted and free else family.columns[0].name)
+    # Two fields may have one name here, of which the second gets a number.
     taken = Names()
     return [taken.take(name) for name in out]
 

@@ -156,6 +156,7 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
             column = planned.find(path)
             assert column is not None
             yield replace(change, path=path, type=column.type)
+        # The column that is rewritten around it becomes optional by itself.
         elif not (isinstance(change, RelaxColumn) and _column(change.path, before) in rewritten):
             yield change
 

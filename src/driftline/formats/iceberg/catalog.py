@@ -216,6 +216,7 @@ class IcebergCatalog:
         self.check_writable()
         sources = self._sources(lake, name)
         copies = [self._copied(source, dry_run=dry_run) for source in sources]
+        # All are compared before the first is registered, which others see.
         for source in sources:
             if located(*lake, source.name) != source.load().version:
                 raise DataError(

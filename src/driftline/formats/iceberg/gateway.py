@@ -48,6 +48,7 @@ _WORDS = (
 
 def schema_of(jvm: Any, schema: Any) -> Schema:
     """Return a schema of Java's."""
+    # As one text: a call for each field takes seconds where there are thousands.
     return from_json(json.loads(java_type(jvm, "org.apache.iceberg.SchemaParser").toJson(schema)))
 
 

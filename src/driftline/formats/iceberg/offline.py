@@ -212,6 +212,7 @@ def _gone_back(
         statement, now = _BACK, f"is as in {before}, the one before it"
     else:
         return False
+    # Only if the catalog still names that file: another process may have gone back by now, or committed.
     count = connection.execute(statement, (catalog, location)).rowcount
     if count:
         _LOG.warning("%s: %s is not whole, as after a power cut; the table %s", name, location, now)
@@ -232,6 +233,7 @@ def _is_cut(location: str) -> bool:
         return True
     except (ValueError, OSError):  # it is in a store, or this user may not read it
         return False
+    # A file whose length was on the disk, and whose bytes were not, reads as zeros.
     return b"\0" in text or not text.rstrip().endswith(b"}")
 
 
