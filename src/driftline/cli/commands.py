@@ -51,7 +51,8 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
 from driftline.errors import NeedsSpark
 
-_SMALL = 1 << 16  # bytes: a file without a record has fewer, as one with a header alone
+# Bytes: a file without a record has fewer, as one with a header alone
+_SMALL = 1 << 16
 
 app = typer.Typer(
     name="driftline",

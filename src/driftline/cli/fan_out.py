@@ -38,7 +38,8 @@ def fan_out(
     from driftline.ingest.fan_out import FanOutError
     from driftline.sources.files import expand, stamps
 
-    options.settings(scope, pattern)  # report what is wrong with them before Spark starts
+    # Report what is wrong with them before Spark starts
+    options.settings(scope, pattern)
     scope.interrupt.outcome = f"stopped: the tables of {pattern} are as they were"
     scope.interrupt.outcome_behind = (
         f"stopped: some tables of {pattern} have the batch; the same command again brings what is missing"

@@ -130,7 +130,8 @@ class Interrupt:
             if text not in _BEHIND:
                 self.check()
             self._commits = text in _COMMITS
-            if self._commits:  # from here on the interrupt waits, and an error tells itself if that fails
+            # From here on the interrupt waits, and an error tells itself if that fails
+            if self._commits:
                 self.outcome = self.outcome_behind
             progress(text)
 
@@ -167,7 +168,8 @@ class Interrupt:
             return
         if not _waits_for_java(frame):
             raise KeyboardInterrupt
-        if self.spark is None:  # Iceberg's own classes are at it: they answer soon, and the command ends then
+        # Iceberg's own classes are at it: they answer soon, and the command ends then
+        if self.spark is None:
             return
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[2Kstopping; Ctrl-C once more ends at once\n")

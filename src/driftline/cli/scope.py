@@ -186,7 +186,8 @@ class Invocation:
             return relocate(self._embedded, dry_run=dry_run)
         self.must_have(table)
         other = replace(self, lake=to)
-        if Path(to).suffix == ".toml":  # the lake that it names, whatever the environment does
+        # The lake that it names, whatever the environment does
+        if Path(to).suffix == ".toml":
             env = {name: value for name, value in self.env.items() if name != "DRIFTLINE_LAKE"}
             other = replace(self, lake=None, file=Path(to), env=env)
         lake = other.open(progress, writes=True)

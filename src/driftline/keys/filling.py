@@ -44,7 +44,8 @@ from driftline.keys.patch_fields import NOTHING, ROW, PatchedField
 from driftline.keys.patch_rows import Merges, RowChanges, merged_fields
 
 _names = json.Decoder(list[str]).decode
-_UNKNOWN = ""  # the order of a field of which no value was ever known: before all others
+# The order of a field of which no value was ever known: before all others
+_UNKNOWN = ""
 
 
 class Kept(NamedTuple):
@@ -222,7 +223,8 @@ _ARROW_COMPARISONS: dict[Operator, Callable[..., pa.Array]] = {
     ">=": pc.greater_equal,
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXACT = Context(prec=3000)  # holds each bound, and its digits within a decimal's scale
+# Holds each bound, and its digits within a decimal's scale
+_EXACT = Context(prec=3000)
 _LIKE = re.compile(r"\\[%_\\]|.", re.DOTALL)
 _HIDDEN = object()  # in place of a value that is looked for where no fields are
 

@@ -297,7 +297,8 @@ def latest_order(row: StoredRow | None, patches: Patches) -> str:
 
 
 # A null column may be an absent key or an explicit null, and a patch must tell them apart.
-PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
+# The column of a slice that has it; no table has one of this name
+PRESENCE = "\0presence"
 
 _OPEN_OBJECT, _NULL, _LIST = b"{n["
 

@@ -205,7 +205,8 @@ def plans(
     # Planned twice: one plan could not tell objects of JSON from typed maps and structs.
     of_typed = _planned(before, selected.of_typed, settings)
     if of_typed.changes and selected.of_json.shape.fields:
-        selected = look(of_typed.schema)  # what JSON's values are depends on the columns that there are
+        # What JSON's values are depends on the columns that there are
+        selected = look(of_typed.schema)
     return Plans(of_typed, _planned(of_typed.schema, selected.of_json, settings))
 
 

@@ -41,7 +41,8 @@ _NAMING = frozenset(["string", "boolean", "int", "long", "date"])  # whose value
 _AT_ONCE = 500  # rows whose cells are looked at together
 _KEY = "k"  # the first column of the rows to be counted
 
-Counts = Mapping[Path, int]  # of values by column, elements and keys too; those of the empty path are rows
+# Of values by column, elements and keys too; those of the empty path are rows
+Counts = Mapping[Path, int]
 
 
 def key_sql(pattern: Pattern, struct: Struct, mark: str) -> str:

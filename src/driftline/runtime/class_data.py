@@ -22,7 +22,8 @@ from shutil import disk_usage
 from driftline.runtime.disk import Bounds, delete_file, delete_folder
 from driftline.runtime.java import Java
 
-JAVAS = (17,)  # the JRE wheel of 21 has no archive of its own, on which ours would build
+# The JRE wheel of 21 has no archive of its own, on which ours would build
+JAVAS = (17,)
 SPACE = 2**30  # bytes that are to be free for making one
 DAY = 24 * 3600  # seconds
 UNUSED = 7 * DAY  # after which an archive is removed

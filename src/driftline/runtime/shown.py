@@ -77,7 +77,8 @@ def _printed(lines: Iterable[RenderableType]) -> Console:
     return console
 
 
-_KERNEL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
+# IPython's in a notebook; in a terminal it has another
+_KERNEL = "ZMQInteractiveShell"
 
 
 class _ProgressLine:

@@ -199,7 +199,8 @@ _UNHEARD = "Failed to flush response stream"
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between tries
 _AT_ONCE = 16  # requests
 _HADOOP = "driftline reads HDFS through Hadoop's library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
-_ATTEMPTS = 6  # at a request, each after a longer pause: 15 seconds in all, on the average
+# At a request, each after a longer pause: 15 seconds in all, on the average
+_ATTEMPTS = 6
 _CONNECT, _REQUEST = 5.0, 60.0  # seconds
 _GOOGLE_RETRIES = 15.0  # seconds that Google's client tries
 
@@ -378,7 +379,8 @@ def put(uri: str, data: bytes) -> None:
         system.create_dir(path.rpartition("/")[0])
         with system.open_output_stream(f"{path}.new", compression=None) as file:
             file.write(data)
-        if _kind(uri) == "abfss":  # where only some accounts can move, and all can copy
+        # Only some accounts of Azure can move, and all can copy.
+        if _kind(uri) == "abfss":
             system.copy_file(f"{path}.new", path)
             system.delete_file(f"{path}.new")
         else:

@@ -157,8 +157,10 @@ def pair(
     return missing, free, {indexes: n for indexes, n in matched.items() if n}
 
 
-_DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
-_COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
+# Python's own limit is less than `files` lets through, times the functions of `match`
+_DEEP = 4_000
+# Rows of a group that a record is compared with, to say what is missing
+_COMPARED = 100
 TEXTS = ("json", "csv")
 _RECORD, _ROW = 0, 1
 TOTALS, LEFT, LISTLESS, EXTRA = range(4)  # kinds of what comparing finds

@@ -32,7 +32,8 @@ from driftline.verify.values import Cell, ValueSettings, typed
 NUMBER, TEXT = "number", "text"
 NUMBERS = ("int", "long", "decimal", "double", "float")
 _PLAIN_BITS = 1000  # of whole numbers that are texts without an exponent
-_EXACT_FIRST = ("boolean", *NUMBERS)  # a text column comes last: it may hold what another one converts to
+# A text column comes last: it may hold what another one converts to
+_EXACT_FIRST = ("boolean", *NUMBERS)
 
 _HIDDEN = object()  # in place of a value that is looked for where no fields are
 

@@ -21,7 +21,8 @@ _EXCEL = re.compile(r"sep=([^\w\s]|\t| )[ ,;\t|]*|\"sep=([^\w\s]|\t| )\"[ ,;\t|]
 _BACKSLASH = "\\"
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)?)?")
 _MARK = re.compile(r"[,;\t|\"\r\n]")
-_LOOKED, _FIRST = 65_536, 21  # bytes of UTF-8, and rows, that tell how a file is written
+# Bytes of UTF-8, and rows, that tell how a file is written
+_LOOKED, _FIRST = 65_536, 21
 _FIRST_READ = 4 * _LOOKED  # bytes that have so much text
 
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from driftline.formats.open import EmbeddedLake
     from driftline.verify.verdict import Verdict
 
-_SOURCE = 32 * 2**20  # bytes of JSON, of more than which Spark's tasks make shorter work
+# Bytes of JSON, of more than which Spark's tasks make shorter work
+_SOURCE = 32 * 2**20
 _CSV = 4  # times as long takes a byte of CSV, whose values are compared one by one
 _PACKED = 8  # times as long a byte of a packed or typed file
 _ROWS = 200_000  # of a table; more would take longer than a start of Spark
@@ -47,7 +48,8 @@ _SAME = frozenset(
         *("date", "timestamp", "timestamp_ntz"),
     ]
 )
-_RAW = ("raw", "raw_bytes", "reason")  # a quarantined record, in one of both, and why it waits
+# A quarantined record, in one of both, and why it waits
+_RAW = ("raw", "raw_bytes", "reason")
 
 
 def check_small(lake: EmbeddedLake, name: str, files: Sequence[str], fmt: str, *, exactly: bool) -> Verdict:

@@ -39,10 +39,13 @@ TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_PRESENT = {"float", "decimal", "binary", "fixed"}  # types that Spark hands over in Arrow all the same
+# Types that Spark hands over in Arrow all the same
+_PRESENT = {"float", "decimal", "binary", "fixed"}
 
-_COPIED = ("boolean", "long", "double", "string")  # a later one may hold a copy of an earlier one
-_SHORT = r"^-?(?:0|[1-9][0-9]{0,13})$|^-?(?:0|[1-9][0-9]{0,5})\.[0-9]{1,7}(?:e[+-]?[0-9]{1,2})?$|^-?(?:0|[1-9][0-9]{0,6})\.[0-9]{1,8}$|^-?[1-9]e[+-]?[0-9]{1,2}$"  # texts that no two numbers of one double have
+# A later one may hold a copy of an earlier one
+_COPIED = ("boolean", "long", "double", "string")
+# Texts that no two numbers of one double have
+_SHORT = r"^-?(?:0|[1-9][0-9]{0,13})$|^-?(?:0|[1-9][0-9]{0,5})\.[0-9]{1,7}(?:e[+-]?[0-9]{1,2})?$|^-?(?:0|[1-9][0-9]{0,6})\.[0-9]{1,8}$|^-?[1-9]e[+-]?[0-9]{1,2}$"
 _EXACT_INTEGER = 2**53
 MOST_LEVELS = 60  # of lists, structs and maps, beyond which Arrow hands nothing over
 
@@ -143,7 +146,8 @@ def _encoded(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: i
 
 def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Array]) -> None:
     type_ = shape.type
-    if not len(column):  # Java gives empty lists no offsets, which Arrow's kernels read all the same
+    # Java gives empty lists no offsets, which Arrow's kernels read all the same
+    if not len(column):
         column = pa.array([], column.type)
     if pa.types.is_list(type_):
         lengths = _lengths(pc.list_value_length(column), blocks)

@@ -139,7 +139,8 @@ def _ordered(value: Any, kind: str | None, settings: ValueSettings) -> tuple[str
 # what was read.
 _ROW, _CHANGE, _TALLY = range(3)
 _WAITING, _READ = range(2)
-_Keyed: TypeAlias = "tuple[tuple[Any, ...], Any]"  # the first part sorts; its first number says which task
+# The first part sorts; its first number says which task
+_Keyed: TypeAlias = "tuple[tuple[Any, ...], Any]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ _BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")
 _LINE = re.compile(r"[\r\n]\{")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _BLOCK = 2**20
-BEGINNING, _LOOKS = 2**20, 100  # bytes, and lines of a kind, that tell a document from lines
+# Bytes, and lines of a kind, that tell a document from lines
+BEGINNING, _LOOKS = 2**20, 100
 HELD = 32 * 2**20  # bytes of a document that are looked at before it is read
-_DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
+# Nested deeper, a text is malformed: what compares goes down by recursion
+_DEEPEST = 500
 
 
 class MalformedText(Exception):

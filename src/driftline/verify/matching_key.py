@@ -462,7 +462,8 @@ def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = Fa
         except UnicodeDecodeError:
             return str(v.hex())
     if isinstance(v, str):
-        if not _QUOTES.isdisjoint(v):  # readers of CSV differ in which they take for a part of the text
+        # Readers of CSV differ in which they take for a part of the text
+        if not _QUOTES.isdisjoint(v):
             v = v.translate(_WITHOUT_QUOTES)
         if settings.mixed_signs and _SIGNED.fullmatch(v) and by_pattern(v, settings) is None:
             return "*" if timeless else _digits(v)

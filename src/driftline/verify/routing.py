@@ -294,7 +294,8 @@ def _kept(folder: Path, lost: Iterable[MissingRecords]) -> Iterator[RecordSlice]
     buffer: list[Read] = []
     with (folder / uuid4().hex).open("wb") as file:
         for records in lost:
-            if records.record is None:  # a text that is no record is in the quarantine alone
+            # A text that is no record is in the quarantine alone
+            if records.record is None:
                 continue
             buffer += [Read(records.place, unpacked(records.record)) for _ in range(records.n)]
             if len(buffer) >= _RUN:

@@ -107,7 +107,8 @@ def _renames(schema: Any, keys: Mapping[str, Any], named: dict[str, Any]) -> Ren
         return _renames(several[0], keys, named) if len(several) == 1 else {}
     if isinstance(schema, str):
         schema = named.get(schema)
-    if not isinstance(schema, dict) or not keys:  # a recursive schema ends where the table does
+    # A recursive schema ends where the table does
+    if not isinstance(schema, dict) or not keys:
         return {}
     if "fields" not in schema:
         return _renames(schema.get("items"), keys, named)
@@ -389,7 +390,8 @@ def clock_text(nanos: int) -> str:
 # Avro ---------------------------------------------------------------------------------------------------
 
 
-_UNREAD = "written-"  # before the name of a logical type, whose values are read as they were written
+# Before the name of a logical type, whose values are read as they were written
+_UNREAD = "written-"
 _UNITS = {"millis": 10**6, "micros": 10**3, "nanos": 1}  # nanoseconds
 _BASES = {
     "date": ("int",),

@@ -295,7 +295,8 @@ def is_nothing(v: Any, *, empty_names: bool = False) -> bool:
 
 # Numbers ------------------------------------------------------------------------------------------------
 
-_DECLARED = ("int", "float", "decimal")  # types that a column has only if somebody declared it
+# Types that a column has only if somebody declared it
+_DECLARED = ("int", "float", "decimal")
 
 
 def _same_float(x: float, y: float) -> bool:

@@ -212,6 +212,7 @@ def _column(
 def _decimal(unscaled: int | bytes) -> bytes:
     if isinstance(unscaled, bytes):
         unscaled = int.from_bytes(unscaled, "big", signed=True)
+    # In as few bytes as hold it, as the spec asks.
     return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 

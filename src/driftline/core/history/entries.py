@@ -36,17 +36,21 @@ from driftline.core.settings.properties import HINTS, RESOLVED
 
 CHANGE_RECORD = "driftline.change"
 BATCH = "driftline.batch"
-EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
+# How many batches there were whose snapshots were let go
+EXPIRED = "driftline.expired"
 EXPIRED_COMPACTIONS = "driftline.expired-compactions"  # how many of `COMPACTED` were let go
 # The path of the list of files that wait for their deletion
 EXPIRING = "driftline.expiring"
-LEDGER = "driftline.files"  # where the source files are listed that the table has taken
-MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only rewrote
+# Where the source files are listed that the table has taken
+LEDGER = "driftline.files"
+# Of the batch's snapshot: how many rows it only rewrote
+MOVED = "driftline.moved-rows"
 # Of the same: where the first and last batches of the columns of such rows are noted
 SEEN = "driftline.seen"
 # Of a snapshot that only wrote files anew: how many went
 COMPACTED = "driftline.compaction"
-OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
+# Of the same: some were in files that others wrote
+OTHERS = "driftline.moved-from-others"
 RECORD_LIMIT = 4000  # characters
 STATEMENT = 1000
 _SHORTEST = len('["","","",""],')  # characters of a rule in a record, at least

@@ -69,7 +69,8 @@ REST = Field(
 )
 _PLAIN = re.compile(r"[^.\[`\s]+")
 _STEP = re.compile(r"\[(\d+)\]|\.?(?:`((?:[^`]|``)*)`|([^.\[`\s]+))")
-TYPE_KEY = " type"  # behind a path: the key of its value's type. Blanks of keys are quoted
+# Behind a path: the key of its value's type. Blanks of keys are quoted
+TYPE_KEY = " type"
 
 
 def rest_column(struct: Struct) -> Field | None:

@@ -183,13 +183,15 @@ ROW_KEY = (
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 # What a record does to its row: is it, changes fields of it, or nothing, as the first record stays.
 REPLACE, PATCH, KEEP = "replace", "patch", "keep"
-CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
+# Of records in an envelope: the field with what it says of the change
+CHANGE = "_change"
 OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
 # In place of an order: of the changes of a row the last to come counts
 ARRIVAL = "_arrival"
 # The names of fields whose values the message does not have
 UNAVAILABLE = (CHANGE, "unavailable")
-WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
+# The version of Iceberg's format that removes rows by deletion vectors
+WITH_VECTORS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
 # One key of 900 kB put 0.9 MB into every metadata file. `promote` makes a column all the same: a person
 # asked.
-MAX_KEY = 1_024  # characters of a key that gets a column, whose doc each metadata file has
+# Characters of a key that gets a column, whose doc each metadata file has
+MAX_KEY = 1_024
 
 # Iceberg's and Spark's metadata columns: a table column of this name hides them, or is hidden.
 METADATA_NAMES = frozenset(

@@ -155,6 +155,7 @@ class FieldSettings:
         return not self.fields
 
 
+# One object for all of them: a wide table asks for each of its columns.
 @lru_cache
 def _without_settings(policy: str, epoch_unit: str | None, maps: str, new_fields: str) -> FieldSettings:
     """The contract of fields with no settings but the default ones of the records around them."""
@@ -197,6 +198,7 @@ def field_settings(
 def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
     """The given settings at each path."""
     by_path: dict[Path, dict[str, object]] = {}
+    # `a.*` behind `a`: what it says of the fields below then stays.
     for path, policy in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
             by_path.setdefault(path[:-1], {})["inner"] = policy

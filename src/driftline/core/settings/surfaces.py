@@ -58,6 +58,7 @@ _ARGUMENTS = {
     "to": "to",
 }
 # What the shell says, mostly commands, and what says the same in Python.
+# The more exact ones first, or a shorter one would replace a part of them.
 _CALLS = tuple(
     (re.compile(command.replace("ARG", f"(?:{_VALUE})")), call)
     for command, call in (

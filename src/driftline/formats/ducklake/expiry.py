@@ -145,7 +145,8 @@ class DuckLakeExpiry:
             )
         table = self._table(connection)
         if connection.rows("SELECT 1 FROM meta.ducklake_snapshot LIMIT 1 OFFSET 1"):
-            return  # another writer has committed, to a snapshot that may see these rows
+            # Another writer has committed, to a snapshot that may see these rows
+            return
         for inlined in inlined_tables(connection, table.id):
             connection.execute(f"DELETE FROM meta.{quoted(inlined)} WHERE end_snapshot IS NOT NULL")
         for statistics in ("ducklake_file_column_stats", "ducklake_file_partition_value"):

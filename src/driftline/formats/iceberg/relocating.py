@@ -149,7 +149,8 @@ def _home_of_tables(database: sqlite3.Connection, lake: Path) -> Path | None:
 
 _SCHEME = re.compile(r"^file:(//)?(?=/)")
 _ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
-_DELETED, _POSITIONS = 2, 1  # status of a manifest's entry; content of a file of deletes
+# Status of a manifest's entry; content of a file of deletes
+_DELETED, _POSITIONS = 2, 1
 # Avro is rewritten without logical types, so values of partitions come back as they were. Iceberg's own
 # procedure reads a table at its old paths, which a moved lake has no longer.
 _HEADER = "org.apache.avro.file.Header"

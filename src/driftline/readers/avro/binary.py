@@ -28,7 +28,8 @@ __all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
 Numbers: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 
-PADDING = 16  # bytes behind the last record: a number that is cut off is read beyond it
+# Bytes behind the last record: a number that is cut off is read beyond it
+PADDING = 16
 _LAST_SHIFT = 63  # of the tenth byte of a number, the last of which has room in it
 
 

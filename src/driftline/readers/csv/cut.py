@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Not `max_record_bytes`: a cell of many lines is no error.
-LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
+# Bytes of a record, at most, and of text in which a quote has to be closed
+LONGEST = 128 * 2**20
 
-_MANY = 8 * 2**20  # bytes of records that are handed on together, at most, where there are more
+# Bytes of records that are handed on together, at most, where there are more
+_MANY = 8 * 2**20
 
 _FEED, _RETURN = b"\n\r"
 

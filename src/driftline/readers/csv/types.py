@@ -415,7 +415,8 @@ _ORDERS = (
     ("dd-MMM-yyyy", "d-MMM-yyyy", "dd MMM yyyy", "d MMM yyyy", "dd MMMM yyyy", "d MMMM yyyy"),
 )
 _CLOCKS = ("HH:mm", "HH:mm:ss", "H:mm", "H:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "h:mm a", "hh:mm:ss a", "h:mm:ss a")  # fmt: skip
-_WITH_OFFSETS = "instant"  # in place of a pattern: texts that the setting `dates` takes
+# In place of a pattern: texts that the setting `dates` takes
+_WITH_OFFSETS = "instant"
 _ISO = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")  # which need no pattern
 
 

@@ -28,7 +28,8 @@ from driftline.core.settings.row_key import RowKey
 from driftline.core.values import raw_members
 
 Decode: TypeAlias = "Callable[[Raw], Raw]"
-Spell: TypeAlias = "Callable[[Any], bytes]"  # the text of JSON for what a type stands for
+# The text of JSON for what a type stands for
+Spell: TypeAlias = "Callable[[Any], bytes]"
 Parameters: TypeAlias = "Mapping[str, str]"
 
 _list = json.Decoder(list[Raw]).decode
