@@ -94,6 +94,7 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
             data, start_of_data, inside = data[cut:], start_of_data + cut, True
             if end is not None and start_of_data >= end:
                 return
+        # The line that is under way at the end began before it, and belongs to this range.
         stop = -1 if end is None else data.find(b"\n", max(end - 1 - start_of_data, 0))
         if stop >= 0:
             yield data[: stop + 1]
@@ -193,6 +194,7 @@ class _Unpacked:
         self._size = 0
         self._stream = self._checked(partial(_READERS[codec], file))
         if codec not in _ENCODINGS.values():
+            # What is packed may be UTF-16, which only its own first bytes tell.
             head = self._checked(partial(self._stream.read, _OF_ENCODING))
             begun = _Begun(head, self._stream)
             inner_codec = _encoding_of(head)
@@ -204,6 +206,7 @@ class _Unpacked:
             return b"".join(iter(partial(self.read, BLOCK), b""))
         data: bytes = self._checked(partial(self._stream.read, size))
         self._size += len(data)
+        # A few kilobytes may unpack to any size.
         if self._size > self._limit:
             raise too_large(self._path, self._limit)
         return data
@@ -277,6 +280,7 @@ def _chunks(file: IO[bytes]) -> bytes:
     parts, size = [], 0
     while size < _CHUNKS and (head := file.read(4)):
         chunk = _exactly(file, int.from_bytes(_whole(head, 4)[1:], "little"))
+        # Padding, and chunks that readers may skip, have no text.
         if head[0] < _WITHOUT_TEXT:
             parts += [head, chunk]
             size += len(chunk)

@@ -104,6 +104,7 @@ def carried(
     if appended is None or carry is None:
         raise Moved(f"the rows of {name} have changed meanwhile")
     written, present = write(carry(appended)), appended.count()
+    # A conversion that drops a row would lose it here unnoticed.
     if written != present:
         raise Moved(f"{name}: others appended {present} rows, {written} were written")
 
@@ -124,6 +125,7 @@ class Added(NamedTuple):
         >>> [Added(files, 0, total).passes(8) for files, total in ((1, 7), (1, 8), (3, 10), (2, 10), (1, 0))]
         [False, True, True, False, False]
         """
+        # By multiples, each of which is met once, however many files a batch adds.
         return self.total // number > max(self.total - self.files, 0) // number
 
 

@@ -197,6 +197,7 @@ def _version(stamp: Stamp) -> str:
 def _identity(path: str) -> str:
     """Return a file's canonical name."""
     elsewhere = is_pipe(path) or is_url(path) or is_stored(path)
+    # Through links: a file that has two paths is one.
     return path if elsewhere else os.path.realpath(path)
 
 

@@ -111,6 +111,8 @@ def check_left_out(table: str, schema: Schema) -> None:
 
 def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
     """Begin a Java transaction on the table, of this schema with the same ids, never to be committed."""
+    # Spark takes the columns of a table from its metadata, so it gets metadata without those that it cannot
+    # read.
     transaction = java.newTransaction()
     operations = transaction.table().operations()
     base = operations.current()
@@ -129,6 +131,7 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
 
     jvm: Any = spark._jvm
     none = java_type(jvm, "scala.Option").empty()
+    # Not by a name, which Spark would look up and load again, as others have left the table by then.
     relation = java_type(jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
         spark_table(spark, java), none, none
     )
