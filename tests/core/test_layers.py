@@ -110,6 +110,14 @@ def test_every_room_has_its_line_in_the_docs() -> None:
     assert listed == [room for room in house.LAYERS if room in house.rooms()]
 
 
+def test_the_map_of_the_code_names_few_files() -> None:
+    """A page that names every file explains none; the tree has to speak for itself."""
+    named = set(re.findall(r"`([a-z_/]+\.py)`", PAGE.read_text()))
+    files = {name for name in named if not any(other.endswith(f"/{name}") for other in named)}
+
+    assert len(files) <= 60
+
+
 def test_no_function_is_long_or_wide_and_none_of_the_core_is_winding() -> None:
     assert house.long() == []
     assert house.wide() == []
@@ -125,7 +133,7 @@ def test_what_is_on_its_way_to_a_goal_does_not_go_back() -> None:
     assert not house.shared_class_names()
     assert not house.circles(with_types=True)
     assert house.import_lines() / house.lines() <= 0.078
-    assert house.comment_lines() / house.lines() >= 0.01
+    assert house.comment_lines() / house.lines() >= 0.019
     assert max(house.sizes().values()) < house.LARGEST
     assert house.spread() >= 1.9
     assert len(vague) / locals_ <= 0.01
