@@ -186,7 +186,6 @@ class Changes:
         """Write the winning rows, and have the transaction remove the rows that they replace or delete."""
         key = [self._columns(path) for path in self.row_key.key]
         order = [self._columns(path) for path in self.row_key.order_by]
-        # A truncate without records still removes rows.
         if not self.slices.parts and not (self.truncate.new and all(key) and all(order)):
             return KeyCounts()
         rows = self._rows()

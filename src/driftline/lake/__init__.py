@@ -154,7 +154,6 @@ class Lake(Shown):
 
         lake = cls.__new__(cls)
         plain = location is not None or not properties
-        # What reads without Spark takes times of conditions for UTC.
         lake._set(CATALOG, start, None if TIME_ZONE in given else embedded, plain=plain)
         lake._configured = (given, {"": ducklake or ""})
         return lake
