@@ -120,6 +120,15 @@ def test_the_tools_of_columns_are_one_line(show):
     assert len(places) == 1
 
 
+def test_cells_of_a_column_stand_under_its_head(show):
+    browser = show(small())
+    for name in ("type", "values", "num", "range", "trend"):
+        cells = browser.find_elements(By.CSS_SELECTOR, f".row .{name}")
+        assert len({one.rect["x"] for one in cells}) == 1, name
+    browser = show(replace(wide(2, 3), drifted=()))
+    assert len({one.rect["x"] for one in browser.find_elements(By.CSS_SELECTOR, ".row .type")}) == 1
+
+
 def test_one_is_not_several(show):
     one = replace(small(), records=1, batches=1, leaves=1)
     shown = [term.text for term in show(one).find_elements(By.CSS_SELECTOR, ".overview dt")]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LISTED = 500  # tables or columns on a page
+_IN_SIGHT = 20  # drifted fields
 _READING = 0.7  # seconds in which a page of tables reads what it does not know yet
 _WAITS = 10.0  # seconds in which the page of a write waits for its end
 _HERE = Path(__file__).parent
@@ -60,10 +61,9 @@ class LakePages:
     def __init__(self, lake: ServedLake, writes: Writes | None = None, options: Sequence[str] = ()) -> None:
         self._lake = lake
         self._writes = writes
-        of_statistics = Path(page.__file__).with_name("page.css")
-        self._style = "\n".join((of_statistics.read_text(), chart.STYLE, (_HERE / "ui.css").read_text()))
+        self._style = page.style() + (_HERE / "ui.css").read_text()
         self._templates = Environment(
-            loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined,
+            loader=FileSystemLoader([_HERE, Path(page.__file__).parent]), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
         self._templates.filters |= rows.FILTERS | {
@@ -126,7 +126,7 @@ class LakePages:
         exists = bool(stats.columns)
         return self._page(
             "table", name, stats=stats, groups=groups[first : first + LISTED], found=len(groups), first=first, find=find,
-            fields=[_card(field) for field in stats.drifted[:LISTED]], over_time=_over_time(stats, stats.drifted),
+            **_drawn(stats, stats.drifted), in_sight=_IN_SIGHT,
             captures=self._lake.captures(name), rest=self._lake.has_rest(name) if exists else None, exists=exists,
         )  # fmt: skip
 
@@ -148,7 +148,7 @@ class LakePages:
             refusal = error
         return self._page(
             "field", name, stats=stats, group=group, chosen=chosen, sql=sql, answer=answer, refusal=refusal,
-            card=None if drifted is None else _card(drifted), over_time=_over_time(stats, [drifted] if drifted else []), types=_types(drifted), waiting=self._in_rest(name, chosen),
+            **_drawn(stats, [drifted] if drifted else []), types=_types(drifted), waiting=self._in_rest(name, chosen),
         )  # fmt: skip
 
     def history(self, request: Request) -> Response:
@@ -279,26 +279,12 @@ def _by_pattern(names: Sequence[str], summaries: Mapping[str, Stats | None]) -> 
             yield name
 
 
-def _card(field: DriftedField) -> dict[str, Any]:
-    """A drifted field: its types, the most frequent first, with a bar of their shares."""
-    shades = chart.shades([chart.kind(part.types[0]) for part in field.parts])
-    measured = [(shade, part) for shade, part in zip(shades, field.parts, strict=True) if part.share]
-    spoken = ", ".join(f"{percent(part.share)} {part.name}" for _, part in measured) or "shares are not known"
-    return {
-        "path": clean(dotted(field.path)),
-        "bar": chart.bar([(shade, part.share or 0) for shade, part in measured], spoken),
-        "parts": [(chart.swatch(shade), part) for shade, part in zip(shades, field.parts, strict=True)],
-    }
-
-
-def _over_time(stats: Stats, fields: Sequence[DriftedField]) -> Mapping[str, Any]:
-    """Charts of the first fields over time, by path, and the switch of their time axis."""
+def _drawn(stats: Stats, drifted: Sequence[DriftedField]) -> Mapping[str, Any]:
+    """The first of some drifted fields; charts of those in sight, and the switch of their time axis."""
     axes = over_time.axes(stats)
-    drawn = {
-        clean(dotted(field.path)): over_time.drift(field, axes)
-        for field in [field for field in fields if field.periods][: over_time.IN_SHORT]
-    }
-    return {"charts": drawn, "switch": chart.switch() if drawn and len(axes) > 1 else ""}
+    fields = [rows.card(field, axes if i < _IN_SIGHT else ()) for i, field in enumerate(drifted[:LISTED])]
+    has_charts = any(field["over_time"] for field in fields)
+    return {"fields": fields, "switch": chart.switch() if has_charts and len(axes) > 1 else ""}
 
 
 def _types(field: DriftedField | None) -> Sequence[str]:

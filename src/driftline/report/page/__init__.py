@@ -70,6 +70,11 @@ def replan_page(planned: Replan) -> str:
     )
 
 
+def style() -> str:
+    """The style sheet of all pages."""
+    return f":root{{{chart.variables()}}}{(_HERE / 'page.css').read_text()}{chart.STYLE}"
+
+
 def _rendered(name: str, **values: Any) -> str:
     file = _HERE / f"{name}.js"
     script = file.read_text() if file.exists() else ""
@@ -79,7 +84,7 @@ def _rendered(name: str, **values: Any) -> str:
     )  # fmt: skip
     environment.filters |= rows.FILTERS
     return environment.get_template(f"{name}.html").render(
-        style=Markup(f":root{{{chart.variables()}}}{(_HERE / 'page.css').read_text()}{chart.STYLE}"),  # noqa: S704  our own
+        style=Markup(style()),  # noqa: S704  our own
         script=Markup(script),  # noqa: S704  our own
         digest=digest,
         **values,

@@ -57,7 +57,7 @@ def _part(part: TypeShare, shade: Markup, last: str) -> dict[str, Any]:
     return {
         "shade": shade,
         "last": last,
-        "name": part.name,
+        "name": clean(part.name),
         "share": percent(part.share) if part.share else "",
         "records": ("≥ " if part.at_least else "~ " if part.about else "") + number(part.records),
         "none": part.records == 0,
