@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from driftline.capture.targets import Batch, PatternBatch
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.formats.home import Relocation
-    from driftline.ingest.fan_out import FanOutError, FanOutResult
+    from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
     from driftline.ingest.result import AuditError, Result
     from driftline.lake import Lake, PatternTables, Table, TableSchema
     from driftline.operations.alter import Altered
@@ -50,6 +50,7 @@ __all__ = [
     "DataError",
     "Discarded",
     "DriftlineError",
+    "FanOutAuditError",
     "FanOutError",
     "FanOutResult",
     "History",
@@ -107,7 +108,7 @@ _MODULES = {
     "operations.split": ("TableSplit",),
     "operations.undo": ("Undone",),
     "operations.view": ("View",),
-    "ingest.fan_out": ("FanOutError", "FanOutResult"),
+    "ingest.fan_out": ("FanOutAuditError", "FanOutError", "FanOutResult"),
     "runtime.jars": ("PACKAGES",),
     "runtime.session": ("prepare_environment",),
     "stats": ("Stats",),

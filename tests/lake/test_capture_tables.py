@@ -238,6 +238,25 @@ def test_records_of_a_table_that_is_gone_wait_once_while_the_capture_goes_on_whe
     captured.goes_on()
 
 
+@pytest.mark.nightly
+def test_records_of_tables_that_fail_their_audit_wait_and_the_others_get_theirs(captured: Captured) -> None:
+    captured.put()
+    captured.start()
+    captured.put('{"kind": "a", "n": "x"}', '{"kind": "b", "n": 2}')
+    audit = {"audit": True, "fail_on": "sibling"}
+    with pytest.raises(DataError, match="1 fail-on sibling in 1 table"):
+        captured.start(**audit)
+    (ended,) = captured.start(**audit, on_audit="quarantine")
+    a, b = (f"{captured.namespace}.{name}" for name in "ab")
+    assert {result.table: (result.rows_written, result.rows_quarantined) for result in ended.results} == {
+        a: (0, 1), b: (1, 0),
+    }  # fmt: skip
+    assert [len(result.audit) for result in ended.results] == [1, 0]
+    assert captured.start(**audit) == []
+    assert captured.lake.table(a).replay().written == 1
+    assert captured.start() == []
+
+
 def test_what_a_file_grew_by_is_dealt_and_nothing_of_it_twice(captured: Captured) -> None:
     file = captured.put()
     captured.start()

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 
 from driftline.errors import DataError, UsageError
 from driftline.ingest import attempts, pipeline
-from driftline.ingest.fan_out import FanOutError
+from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.split_by_field import SplitByField
 from driftline.lake import Lake, Table
 from driftline.sources.opening import opened
@@ -252,6 +252,27 @@ def test_records_of_a_table_in_error_wait_whole_and_the_others_commit(
         1 + (stage == "commit"),
     ]
     assert tables.verify(file).ok
+
+
+def test_audit_of_many_tables_keeps_nothing_of_any_if_one_fails(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    tables = lake.fan_out(f"{space}.{{event}}")
+    first = write(tmp_path / "a.jsonl", ['{"event": "a", "n": 1}', '{"event": "b", "n": 1}'])
+    tables.ingest(first, expect={"n": "n < 10"})
+    before = lake.table(f"{space}.a").format.load()
+    file = write(tmp_path / "b.jsonl", ['{"event": "a", "n": 11}', '{"event": "b", "n": "x"}', "bad"])
+    with pytest.raises(FanOutAuditError, match="1 at-most 0, 1 fail-on sibling in 2 tables") as failed:
+        tables.ingest(file, audit=True, fail_on="sibling", at_most=0)
+    hint = str(failed.value.hint)
+    assert f"{space}.b: fail-on sibling" in hint and f"{space}.a: at-most 0" in hint
+    result = failed.value.result
+    assert [(of.table, len(of.audit), of.rows_written) for of in result.results] == [
+        (f"{space}.a", 1, 0), (f"{space}.b", 1, 0), (f"{space}._other", 0, 0),
+    ]  # fmt: skip
+    assert lake.table(f"{space}.a").format.load() == before
+    assert not [name for name in lake.format.tables() if "_other" in name or "quarantine" in name]
+    assert tables.ingest(file, audit=True, fail_on="map", at_most=1).rows_written == 2
 
 
 @pytest.mark.nightly

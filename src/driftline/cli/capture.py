@@ -351,8 +351,7 @@ def capture(
     check(source, name)
     if is_pattern(into):
         must_fit(into, {
-            "--strings": strings, "--audit": audit, "--fail-on": bool(fail_on), "--at-most": at_most is not None,
-            "--verify": verify, "--hints": hints, "--on-change": bool(on_change), "--metrics-port": bool(metrics_port),
+            "--strings": strings, "--verify": verify, "--hints": hints, "--on-change": bool(on_change), "--metrics-port": bool(metrics_port),
             "--metrics-file": metrics_file is not None, "--resume-from": bool(resume_from),
         })  # fmt: skip
     else:
@@ -370,6 +369,7 @@ def capture(
             list_every=pause_of_lists, changed_files=changed_files, kafka=clients.kafka, start=from_,
             value_format=value_format, kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
             settings=lambda table: options.settings(scope, table),
+            audit=audit, fail_on=fail_on or (), at_most=at_most, on_audit=on_audit,
             progress=shown.phase, on_batch=shown.batches.put,
         )  # fmt: skip
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 import typer
 
@@ -16,6 +16,17 @@ from driftline.ingest.pattern import Pattern
 if TYPE_CHECKING:
     from driftline.ingest.fan_out import FanOutResult
     from driftline.lake import Lake, PatternTables
+
+
+class AuditArguments(TypedDict):
+    """The audit that flags ask for, as `PatternTables.ingest` takes it."""
+
+    audit: bool
+    fail_on: Sequence[str]
+    at_most: int | None
+
+
+NO_AUDIT: AuditArguments = {"audit": False, "fail_on": (), "at_most": None}
 
 
 def fan_out(
@@ -32,10 +43,11 @@ def fan_out(
     keep: bool,
     output: Output,
     fail_on: Sequence[str] = (),
+    audited: AuditArguments = NO_AUDIT,
 ) -> FanOutResult:
     """Ingest files into the tables of a pattern, or plan it, and print the result."""
     from driftline.cli.terminal import Progress
-    from driftline.ingest.fan_out import FanOutError
+    from driftline.ingest.fan_out import FanOutAuditError, FanOutError
     from driftline.sources.files import expand, stamps
 
     # Report what is wrong with them before Spark starts
@@ -59,8 +71,9 @@ def fan_out(
                 again=again,
                 keep=keep,
                 progress=scope.interrupt.watching(progress.of(title)),
+                **audited,
             )
-        except FanOutError as failed:
+        except (FanOutError, FanOutAuditError) as failed:
             _show(failed.result, title, output, fail_on, all_tables=all_tables)
             raise
     _show(result, title, output, fail_on, all_tables=all_tables)

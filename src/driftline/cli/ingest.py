@@ -76,13 +76,14 @@ def ingest(
 
     if is_pattern(into):
         must_fit(into, {
-            "--batch-per-file": batch_per_file, "--strings": strings, "--audit": audit, "--fail-on": bool(fail_on),
-            "--at-most": at_most is not None, "--verify": verify, "--on-change": bool(on_change),
+            "--batch-per-file": batch_per_file, "--strings": strings, "--verify": verify,
+            "--on-change": bool(on_change),
             "--metrics-file": metrics_file is not None, "--hints": hints,
         })  # fmt: skip
         fan_out(
             context.obj, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
+            audited={"audit": audit, "fail_on": fail_on or (), "at_most": at_most},
         )  # fmt: skip
         return
     must_fit_tables(max_tables, all_tables=all_tables)

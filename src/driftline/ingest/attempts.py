@@ -56,25 +56,33 @@ class Audit:
     on_failure: OnAudit = "stop"
     precheck: Callable[[BatchRun], None] = lambda _: None
 
-    def commit(self, run: BatchRun, prepared: Prepared) -> Result:
-        """Commit what ``run`` has prepared, if it passes.
-
-        Raises AuditError if it fails, and is not to wait in quarantine.
-        """
+    def violations(self, prepared: Prepared) -> tuple[Violation, ...]:
+        """Make the checks; after an error, what is prepared is taken back."""
         if not self.checks:
-            return prepared.commit()
+            return ()
         # A check may fail by itself, as where a file that it reads is gone: nothing of the batch stays
         # then, either.
         with prepared.abandoned_on_error():
             prepared.planned.batch.progress("auditing")
-            violations = tuple(violation for check in self.checks for violation in check(prepared))
-            if violations and self.on_failure == "stop":
-                failed = replace(prepared.preview(), rows_written=0, rows_quarantined=0, by_key=None)
-                raise AuditError(replace(failed, dry_run=True, audit=violations))
+            return tuple(violation for check in self.checks for violation in check(prepared))
+
+    def passed(self, run: BatchRun, prepared: Prepared, violations: Sequence[Violation]) -> Prepared:
+        """Return what is to be committed: what ``run`` has prepared, or its records in quarantine.
+
+        Raises AuditError if there are ``violations``, and records are not to wait in quarantine.
+        """
         if not violations:
-            return prepared.commit()
+            return prepared
         prepared.abandon()
-        return replace(run.set_aside(prepared.planned).commit(), audit=violations)
+        if self.on_failure == "stop":
+            raise AuditError(failed(prepared, violations))
+        return run.set_aside(prepared.planned)
+
+
+def failed(prepared: Prepared, violations: Sequence[Violation]) -> Result:
+    """The result that a batch would have had, with what its audit found."""
+    result = replace(prepared.preview(), rows_written=0, rows_quarantined=0, by_key=None)
+    return replace(result, dry_run=True, audit=tuple(violations))
 
 
 NO_AUDIT = Audit()
@@ -186,11 +194,16 @@ def _ingest(batch: BatchRequest, audit: Audit, *, dry_run: bool) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An attempt that has prepared its batch, with notes for a person."""
+    """An attempt that has prepared its batch, with notes for a person.
+
+    Attributes:
+        violations: found by the audit; None if it was not made yet.
+    """
 
     run: BatchRun
     prepared: Prepared
     notes: Sequence[str]
+    violations: Sequence[Violation] | None = None
 
 
 @dataclass(slots=True)
@@ -231,6 +244,10 @@ class Attempts:
     def prepare(self) -> Ready:
         """Make one attempt to write the batch; raises as `next` does."""
         return self._made(self._prepare)
+
+    def violations(self, ready: Ready) -> tuple[Violation, ...]:
+        """Audit what `prepare` has written; raises as `next` does."""
+        return self._made(partial(self.audit.violations, ready.prepared))
 
     def commit(self, ready: Ready) -> Result:
         """Commit what `prepare` has written; raises as `next` does."""
@@ -277,12 +294,15 @@ class Attempts:
             self.scan, self.observed = run.scan, run.observed
 
     def _commit(self, ready: Ready) -> Result:
-        run, self.last = ready.run, ready.prepared
+        run, prepared, violations = ready.run, ready.prepared, ready.violations
         try:
-            ended = self.audit.commit(run, ready.prepared)
+            if violations is None:
+                violations = self.audit.violations(prepared)
+            self.last = self.audit.passed(run, prepared, violations)
+            ended = self.last.commit()
         finally:
             self.scan, self.observed = run.scan, run.observed
-        return replace(ended, hints=(*ended.hints, *ready.notes))
+        return replace(ended, hints=(*ended.hints, *ready.notes), audit=tuple(violations))
 
     def _begun(self) -> tuple[BatchRun, Sequence[str]]:
         """Load the table and begin an attempt, with notes for a person."""
@@ -335,6 +355,18 @@ class PreparedBatch:
     def invisible(self) -> bool:
         """True if nothing of the batch is visible, and certainly not."""
         return self.attempts.last is None or self.attempts.last.invisible
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Audit what is written. Raises DataError if a check cannot be made."""
+        assert self.ready is not None
+        violations = self.attempts.violations(self.ready)
+        self.ready = replace(self.ready, violations=violations)
+        return violations
+
+    def failed(self) -> Result:
+        """The result that the batch would have had, with what the audit has found."""
+        assert self.ready is not None
+        return failed(self.ready.prepared, self.ready.violations or ())
 
     def commit(self) -> Result:
         """Make the batch visible; if the table has changed meanwhile, it is prepared again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from driftline.sources.files import stamps
 from driftline.sources.scan import Source
 from driftline.sources.spooled import folder_in, place_of, told_where
 
+_VIOLATIONS = 20  # that an error lists
 _TABLES_AT_ONCE = 4  # more gain nothing: they take turns in Python, and in the catalog
 RESTORE = (
     "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
@@ -130,6 +132,23 @@ class FanOutError(DataError):
         super().__init__(
             f"{result.pattern}: {counted(len(lacking), 'table')} did not get their records, "
             f"{len({of_table.table for of_table in result.results} - lacking)} did",
+            "\n  ".join(listed),
+        )
+        self.result = result
+
+
+class FanOutAuditError(DataError):
+    """Tables whose batch fails its audit: nothing is committed. ``result``: as it would have been."""
+
+    def __init__(self, result: FanOutResult) -> None:
+        violations = [(of.table, violation) for of in result.results for violation in of.audit]
+        counts = Counter(violation.check for _, violation in violations)
+        listed = [f"{table}: {violation}" for table, violation in violations[:_VIOLATIONS]]
+        listed += [f"and {len(violations) - _VIOLATIONS} more"] * (len(violations) > _VIOLATIONS)
+        super().__init__(
+            f"{result.pattern}: the batch fails its audit, and nothing of it is committed: "
+            f"{', '.join(f'{count} {check}' for check, count in counts.items())} "
+            f"in {counted(sum(bool(of.audit) for of in result.results), 'table')}",
             "\n  ".join(listed),
         )
         self.result = result
@@ -285,6 +304,7 @@ class FanOut:
 
         with abandoned(prepared):
             in_order = batch.at_once(prepare, destinations)
+            batch.audit([ready for _, ready in in_order], before)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
             ended = at_once(batch.source.spark, batch.committed, in_order, self.catalog.commits_at_once)
@@ -425,6 +445,15 @@ class DealtBatch:
             except UsageError as error:
                 raise _named(name, error) from error
         return self._set_aside(to, failed)
+
+    def audit(self, prepared: Sequence[PreparedBatch], before: FanOutResult) -> None:
+        """Check what all tables are to get, before the first one commits.
+
+        Raises FanOutAuditError if one fails, and its records are not to wait in quarantine.
+        """
+        violations = self.at_once(PreparedBatch.violations, prepared)
+        if any(violations) and self.options.audit.on_failure == "stop":
+            raise FanOutAuditError(replace(before, results=tuple(ready.failed() for ready in prepared)))
 
     def _set_aside(self, to: TableShare, error: DataError) -> PreparedBatch:
         return attempts.set_aside(to.table, self._dealt(to.share.slices), self._options(to), error)

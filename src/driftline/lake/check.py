@@ -23,7 +23,7 @@ from driftline.core.schema.types import Struct
 from driftline.core.settings.properties import reading, readings
 from driftline.core.settings.row_key import DELETED_KIND
 from driftline.errors import DataError, UsageError, no_table
-from driftline.ingest.attempts import Audit, OnAudit
+from driftline.ingest.attempts import NO_AUDIT, Audit, OnAudit
 from driftline.ingest.batch import read_by
 from driftline.ingest.result import Violation
 from driftline.operations.replay import kept, staged, waiting
@@ -83,6 +83,26 @@ class AuditRequest(NamedTuple):
             _must_be_verifiable(data, in_parts=changed_files == "append")
             checks.append(partial(_unverified, data, warehouse))
         return Audit(checks, self.on_failure, self._must_be_possible)
+
+    def of_pattern(
+        self,
+        data: Data,
+        warehouse: str | None,
+        changed_files: ChangedFiles = "fail",
+        *,
+        dry_run: bool = False,
+    ) -> Audit:
+        """Return the audit of each of the tables of a pattern, as `of` that of one.
+
+        Raises UsageError also for `verify`, whose second read does not know which records are a table's.
+        """
+        if self.audit and self.verify:
+            raise UsageError(
+                "an audit of the tables of a pattern does not verify them",
+                "leave out --verify: `driftline verify` checks the tables of a pattern, once they have the batch",
+            )
+        # A table without expectations has nothing that `at_most` limits; another one may.
+        return replace(self.of(data, warehouse, changed_files, dry_run=dry_run), precheck=NO_AUDIT.precheck)
 
     def _must_make_sense(self, kinds: Sequence[str], *, dry_run: bool) -> None:
         """Raise UsageError for checks without an audit, or an audit without one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from subprocess import Popen
@@ -18,9 +18,10 @@ from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
 from driftline.ingest.assignment import MAX_TABLES
-from driftline.ingest.attempts import Options
+from driftline.ingest.attempts import OnAudit, Options
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
+from driftline.lake.check import AuditRequest
 from driftline.lake.check_pattern import checked_tables
 from driftline.lake.table import given_settings
 from driftline.operations.split import TableSplit, split
@@ -69,6 +70,9 @@ class PatternTables(Shown):
         dry_run: bool = False,
         again: bool = False,
         keep: bool = True,
+        audit: bool = False,
+        fail_on: str | Sequence[str] = (),
+        at_most: int | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SettingArguments],
     ) -> FanOutResult:
@@ -81,18 +85,24 @@ class PatternTables(Shown):
             format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
+            audit: Check the batch of each table before the first one commits; if one fails, nothing is kept.
+            fail_on: As for `Table.ingest`; so is ``at_most``, which counts for each table.
             options: The same settings as arguments.
 
         Raises:
             UsageError, DataError: All tables are then as they were.
             FanOutError: Some tables did not get their records. The same call again
                 brings what is missing.
+            FanOutAuditError: The batch fails its audit. All tables are then as they were.
             SetupError: As for `Table.ingest`.
         """
         lake, fan_out = self.lake, self._fan_out(settings, options)
+        checks = AuditRequest(audit, fail_on, at_most, verify=False).of_pattern(
+            data, lake.warehouse, dry_run=dry_run
+        )
         with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
             shown = progress or notebook_progress(self.pattern)
-            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep)
+            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep, audit=checks)
             return fan_out.ingest(source, run, lake.warehouse, dry_run=dry_run)
 
     def capture(
@@ -114,6 +124,10 @@ class PatternTables(Shown):
         max_records: int | None = None,
         skip_lost: bool = False,
         settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
+        audit: bool = False,
+        fail_on: str | Sequence[str] = (),
+        at_most: int | None = None,
+        on_audit: OnAudit = "stop",
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[PatternBatch], None] = lambda _: None,
         **options: Unpack[SettingArguments],
@@ -127,7 +141,9 @@ class PatternTables(Shown):
             data: A folder or glob of files of one format but Excel; topics whose values are JSON; or a
                 streaming DataFrame, each row of which is a record.
             name: As for `Table.capture`; so are the arguments not told of here.
-            settings: As for `ingest`.
+            settings: As for `ingest`; so are ``audit``, ``fail_on`` and ``at_most``.
+            on_audit: ``stop`` before a micro-batch that fails; ``quarantine``: of each table that fails the
+                records wait there, whole, and the others get theirs.
             on_batch: Called with each micro-batch, in another thread.
             options: The same settings as arguments.
 
@@ -136,11 +152,14 @@ class PatternTables(Shown):
             FanOutError: Some tables did not get their records, and the capture has ended. Its next start
                 brings what is missing.
         """
+        checks = AuditRequest(audit, fail_on, at_most, verify=False, on_failure=on_audit).of_pattern(
+            str(data), self.lake.warehouse, changed_files
+        )
         topics = TopicReading(kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format)
         reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
             self.pattern, name, checkpoint, every, {}, progress, on_batch,
-            listeners(data, name), fan_out=self._fan_out(settings, options), secrets=self._configured,
+            listeners(data, name), audit=checks, fan_out=self._fan_out(settings, options), secrets=self._configured,
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
 

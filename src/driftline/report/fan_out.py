@@ -44,8 +44,10 @@ def fan_out(
     width = max((len(of_table.table) for of_table in shown), default=0)
     for of_table in shown:
         yield Text(f"  {clean(of_table.table):{width}}  {', '.join(_counts(of_table))}")
-        if of_table.dry_run:
-            yield from _findings(of_table)
+        if of_table.audit:
+            yield from _first([f"audit  {clean(str(violation))}" for violation in of_table.audit])
+        elif of_table.dry_run:
+            yield from _first([str(finding) for finding in findings(of_table) if finding.kind != "new"])
     if len(in_order) > len(shown):
         yield Text(f"  and {counted(len(in_order) - len(shown), 'table')} more: see {more}", "dim")
     for table, spellings in result.by_case.items():
@@ -101,12 +103,11 @@ def _passed_over(tables: Sequence[str], contents: str) -> Iterator[Text]:
         yield Text(f"  passed over, as they have {contents}: {names}{unlisted}")
 
 
-def _findings(result: Result) -> Iterator[Text]:
-    """The findings of a planned batch, but for columns that are merely new."""
-    of_table = [finding for finding in findings(result) if finding.kind != "new"]
-    yield from (Text(f"      {finding}") for finding in of_table[:LISTED])
-    if len(of_table) > LISTED:
-        yield Text(f"      and {len(of_table) - LISTED} more", "dim")
+def _first(lines: Sequence[str]) -> Iterator[Text]:
+    """The first lines about a batch."""
+    yield from (Text(f"      {line}") for line in lines[:LISTED])
+    if len(lines) > LISTED:
+        yield Text(f"      and {len(lines) - LISTED} more", "dim")
 
 
 def _counts(result: Result) -> Iterator[str]:
