@@ -25,10 +25,11 @@ DURABILITY = "driftline.durability"  # a property of Iceberg catalogs
 _KEYS = ("lake", "format", "catalog", "store", "tables", "kafka", "registry", "durability")
 _FORMATS = ("iceberg", "ducklake")
 _DUCKLAKE = "duckdb"
+# The catalog of a DuckLake in its folder
 _INSIDE = {
     "duckdb": "catalog.ducklake",
     "sqlite": "catalog.sqlite",
-}  # the catalog of a DuckLake in its folder
+}
 _CATALOGS = {"catalog.db": None, **{name: kind for kind, name in _INSIDE.items()}}  # by their files
 # How DuckDB and libpq name what is a catalog here.
 _OF_CATALOG = re.compile(r"(ducklake|duckdb|sqlite|postgres|postgresql):")

@@ -286,9 +286,8 @@ class ArrowValues:
         bases_of_field = {f.base for f in self._route.shape.facets}
         texts_of_field = {b for b in bases_of_field if isinstance(b, Primitive) and b.name in TEXT}
         if len(date_types) == 1 and texts_of_field == set(date_types):
-            return texts_as(
-                leaves, date_types[0], target, unit
-            )  # observing has judged every string of the field
+            # Observing has judged every string of the field
+            return texts_as(leaves, date_types[0], target, unit)
         declared = primitives_of(self._route)
         # Dates among other strings are distinguished one by one: the whole column has no single type.
         by_base: dict[Primitive, list[int]] = {}

@@ -23,9 +23,8 @@ from driftline.core.schema.types import STRING, List, Map, Primitive, Struct, Ty
 from driftline.core.settings.fields import FieldSettings
 from driftline.core.values import Number
 
-_ENDS = re.compile(
-    r"[.\[]"
-)  # up to one of these, a path is that of a value around; within a quoted key, none
+# Up to one of these, a path is that of a value around; within a quoted key, none
+_ENDS = re.compile(r"[.\[]")
 
 
 class Spot(NamedTuple):

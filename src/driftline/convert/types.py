@@ -21,9 +21,8 @@ FIELD_ID = b"PARQUET:field_id"
 _VARIANT = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
-        pa.field(
-            "metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}
-        ),  # Spark's sign of a variant
+        # Spark's sign of a variant
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
     ]
 )
 

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 # The time is in the name: the snapshots that know it expire, and sequence numbers tell only the order.
 _NAME = re.compile(r"\d{5}-(\d+)-[0-9a-f]{32}-\d{5}\.parquet$")
+# How the name of a file begins: one batch's deletes, or those of several
 OF_BATCH, _GATHERED = (
     "00000",
     "00001",
-)  # how the name of a file begins: one batch's deletes, or those of several
+)
 # Files are dropped whole. Only files of one slot are gathered, so nothing is remembered much longer than the
 # span.
 _SLOTS = 7  # into which the span of memory is divided

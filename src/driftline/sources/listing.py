@@ -311,9 +311,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_TYPES = frozenset(
-    (LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
-)  # those that Spark gives them, apart from text
+# Those that Spark gives them, apart from text
+_TYPES = frozenset((LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ))
 _INT = 2**31  # beyond every int
 _BLANK = r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)"
 

@@ -96,6 +96,7 @@ class Folding:
                 sample = f"coalesce({', '.join(texts)})"
                 return f"named_struct('n', {number}, 'lost', {listed}, 'sample', {sample})"
 
+            # Bound to a name, as the SQL of a fold is long, and each column asks for it.
             return f"if({has_value}, array({bind(folded, entry_of)}), array())"
 
         return entry
@@ -124,6 +125,7 @@ class Folding:
     def _lost(self, type_: Type, x: str, folded: str) -> str:
         """SQL that is true if a column's value ``x`` holds anything that its ``folded`` value lacks."""
         to = self.resolution.merged
+        # It is the folded value.
         if spelled(type_) == spelled(to.type):
             return "false"
         if to.value is not None and isinstance(type_, Struct):

@@ -180,9 +180,8 @@ class _Check:
         for column, dim, stored in siblings:
             if column.variant and self.holds(column, _unwrapped(stored, dim), v, steps):
                 continue
-            by_default = (
-                v is not None or column.type is not None
-            )  # no default makes a struct, list or map of null
+            # No default makes a struct, list or map of null
+            by_default = v is not None or column.type is not None
             if isinstance(stored, list) and not column.defaults:
                 by_default = v is not None and (
                     not isinstance(v, list) or _as_it_is(stored, dim, v, self.settings)

@@ -207,9 +207,8 @@ class _Workbook:
         if not is_date_format(format_):
             return number
         is_span = is_timedelta_format(format_)
-        if (
-            0 <= number < 1 and not is_span and round(number * _DAY) == _DAY
-        ):  # less than a millisecond to midnight
+        # Less than a millisecond to midnight
+        if 0 <= number < 1 and not is_span and round(number * _DAY) == _DAY:
             return time()
         with suppress(OverflowError, ValueError):
             return from_excel(number, MAC_EPOCH if self.from_1904 else WINDOWS_EPOCH, timedelta=is_span)

@@ -272,10 +272,11 @@ _HONOURED = (
     "page-size-bytes",
     "dict-size-bytes",
 )
+# How Java's writer counts
 _OF_JAVA = (
     "row-group-check-min-record-count",
     "row-group-check-max-record-count",
-)  # how Java's writer counts
+)
 
 # Where a table names none: as Iceberg's own writer does; pyarrow's would be 1
 _LEVEL = {"zstd": 3}

@@ -121,9 +121,8 @@ class _Evolution:
     nulls_of: NullsOf | None
     parts_of: PartsOf | None
     draft: SchemaDraft = field(init=False)
-    named: dict[int, int] = field(
-        default_factory=dict
-    )  # ids of columns to the step that named or dropped them
+    # Ids of columns to the step that named or dropped them
+    named: dict[int, int] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
     done: list[TableChange] = field(default_factory=list)
 

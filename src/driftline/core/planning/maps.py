@@ -47,15 +47,15 @@ class KeyForm(Enum):
     word = "word"
 
 
-NEUTRAL = frozenset(
-    {"default", "*", ".", "other", "unknown", "all", "none", "null", "undefined", ""}
-)  # the empty key is a key of a map like any other
+# The empty key is a key of a map like any other
+NEUTRAL = frozenset({"default", "*", ".", "other", "unknown", "all", "none", "null", "undefined", ""})
 # One look a line, with what it matches; the first that matches counts.
 TABLE = (
+    # A UUID
     (
         KeyForm.sure,
         r".*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}.*",
-    ),  # a UUID
+    ),
     (KeyForm.sure, r".*/.*"),  # a path, a URL, a media type
     (KeyForm.sure, r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?"),  # a date, a timestamp
     (KeyForm.sure, r"[^@\s]+@[^@\s]+\.[^@\s]+"),  # an e-mail address

@@ -166,6 +166,7 @@ ENVELOPE_PROPERTY = "driftline.envelope"
 EPOCH_PROPERTY = "driftline.epoch"
 # The position of the last truncate: older changes are late
 TRUNCATED_PROPERTY = "driftline.truncated"
+# Settings that come and go with the key
 ROW_KEY = (
     KEY_PROPERTY,
     ORDER_PROPERTY,
@@ -179,7 +180,7 @@ ROW_KEY = (
     "driftline.delete-when",
     "driftline.delete-memory",
     "driftline.key-cache",
-)  # settings that come and go with the key
+)
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 # What a record does to its row: is it, changes fields of it, or nothing, as the first record stays.
 REPLACE, PATCH, KEEP = "replace", "patch", "keep"

@@ -193,9 +193,8 @@ _NEED_KEY = (
     *("order_by", "delete_when", "deletes", "merge", "envelope", "epoch", "unavailable_value"),
     "on_snapshot",
 )
-KEY_SETTINGS = frozenset(
-    {KEY, "delete_memory", "key_cache", *_NEED_KEY}
-)  # which a table without a key does not have
+# A table without a key has none of these.
+KEY_SETTINGS = frozenset({KEY, "delete_memory", "key_cache", *_NEED_KEY})
 
 
 def _check_needless(settings: Mapping[str, str]) -> None:

@@ -204,6 +204,7 @@ class DuckLakeDraft:
                 partial(landed, message=message),
                 intent.new_files,
             )
+        # The catalog numbers its schemas by itself.
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
 

@@ -61,8 +61,10 @@ def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> l
     # Spark knows few of DuckDB's functions, so an expression is computed here, once for each batch. Only one
     # that gives all rows the same value can stand for new rows.
     statement = f"CREATE OR REPLACE TABLE made (i INTEGER, x {kind} DEFAULT {expression.sql})"
+    # A text that ends the statement would have DuckDB run another one.
     if len(connection.extract_statements(statement)) != 1:
         return []
+    # A day begins by the person's zone; the moments are then printed in UTC.
     connection.execute(f"SET TimeZone = {literal(zone)}")
     connection.execute(statement)
     connection.execute(f"INSERT INTO made (i) SELECT range FROM range({_ROWS})")

@@ -445,9 +445,8 @@ def upkeep(table: IcebergHandle, current: Any) -> None:
     try:
         if _may_be_due(current):
             _let_go(table)
-    except (
-        Exception
-    ) as error:  # the commit is in: whatever a catalog or a store throws, the next may have more luck
+    # The commit is in: whatever a catalog or a store throws, the next may have more luck.
+    except Exception as error:
         logging.getLogger(__name__).debug("upkeep of %s: %s", table.name, error)
 
 

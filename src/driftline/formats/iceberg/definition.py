@@ -46,9 +46,8 @@ def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], n
             pending = list(_expanded(jvm, transaction, pending))
             update = transaction.updateSchema()
             types = dict(_types(jvm, transaction, pending))
-            java_type_of = cache(
-                partial(_java_type, jvm)
-            )  # a batch may add thousands of columns of few types
+            # A batch may add thousands of columns of few types
+            java_type_of = cache(partial(_java_type, jvm))
             for change in pending:
                 _update(jvm, update, change, types, java_type_of)
             update.commit()
@@ -70,6 +69,7 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
         column = schema.find(change.path)
         assert column is not None
         before = siblings.index(last)
+        # Iceberg widens a column in place, and gives any other type to new ones alone.
         yield DropColumn(change.path)
         yield AddColumn(tuple(parent_path), Field(last, change.type, doc=column.doc))
         yield MoveColumn(change.path, Position(siblings[before - 1] if before else None))
@@ -101,6 +101,7 @@ def _update(
         case RelaxColumn(path):
             update.makeColumnOptional(dotted(path))
         case RequireColumn(path):
+            # Iceberg takes it for incompatible in any case; that no row is null was counted before.
             update.allowIncompatibleChanges()
             update.requireColumn(dotted(path))
         case DropColumn(path):
@@ -129,6 +130,7 @@ def _java_type(jvm: Any, type_: Type) -> Any:
 
 def _field(jvm: Any, column: Field) -> Any:
     """Return the column as Iceberg's own."""
+    # Java reads schemas from JSON, and neither columns nor types alone.
     holder = Schema(Struct((fresh(column, 0),)))
     return java_schema(jvm, holder).columns().get(0)
 

@@ -37,6 +37,7 @@ def queried(lake: Path, catalog: str, sql: str) -> Iterator[duckdb.DuckDBPyConne
     Raises DataError for a table that DuckDB does not read as Spark does, and DuckDB's error for bad SQL.
     """
     with alone("avro", "iceberg") as connection:
+        # So a table has the name here that it has in Spark, with the catalog and without.
         connection.execute("ATTACH ':memory:' AS lake")
         connection.execute("USE lake")
         existing = set(table_names(lake, catalog) or ())

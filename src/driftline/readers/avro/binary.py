@@ -114,9 +114,8 @@ class Cursors:
 
 
 Read: TypeAlias = Callable[[Cursors], pa.Array]  # reads one column
-ReadAll: TypeAlias = Callable[
-    [Cursors], list[pa.Array]
-]  # reads a column of each type that the values may have
+# Reads a column of each type that the values may have
+ReadAll: TypeAlias = Callable[[Cursors], list[pa.Array]]
 
 _INT = (-(2**31), 2**31 - 1)
 _DECIMAL = 16  # bytes

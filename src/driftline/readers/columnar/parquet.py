@@ -116,9 +116,8 @@ _HINTS = {
     "cannot be applied to": "write the file again: its schema says of a column what cannot be",
     "Invalid logical type": "write the file again: its schema says of a column what cannot be",
 }
-_OF_GROUPS = re.compile(
-    "LIST|MAP|VARIANT", re.IGNORECASE
-)  # annotations that a column with columns inside may have
+# Annotations that a column with columns inside may have
+_OF_GROUPS = re.compile("LIST|MAP|VARIANT", re.IGNORECASE)
 _TEXT = pa.string()
 _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 

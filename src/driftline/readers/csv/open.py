@@ -157,9 +157,8 @@ _OTHER_QUOTE = b"'"
 _NOTE = b"# "
 _COMMA_NUMBER = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+")
 _WHOLE = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
-_SEPARATOR = re.compile(
-    rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE
-)  # Excel's first line
+# Excel's first line
+_SEPARATOR = re.compile(rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,12 @@ Types = frozenset[Primitive]
 
 _SIGNED_ZERO = r"^-0(?:\.0+)?(?:[eE].+)?$"
 _NARROWEST_FIRST = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+# Types that a column has only if somebody declared it, the narrowest first
 NARROW = (
     "int",
     "decimal",
     "float",
-)  # types that a column has only if somebody declared it, the narrowest first
+)
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _BOOLEAN, _LONG, _DOUBLE = (frozenset((type_,)) for type_ in (BOOLEAN, LONG, DOUBLE))
 _NUMBERS: Types = _LONG | _DOUBLE

@@ -186,12 +186,13 @@ class RecordKind(NamedTuple):
 
 
 Records: TypeAlias = tuple[list[int], list[Mapping[str, Any]]]  # by their rows in a batch of Kafka
+# What Arrow raises for values of no column
 _WRONG = (
     pa.ArrowException,
     ValueError,
     TypeError,
     OverflowError,
-)  # what Arrow raises for values of no column
+)
 
 
 @dataclass(frozen=True, slots=True)
