@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
 .PHONY: quick quick-tests ready test test-all test-cluster test-spark lint check fuzz faults house
-.PHONY: docs docs-serve docs-sessions
+.PHONY: docs docs-serve docs-sessions docs-pictures
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
 .PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
@@ -128,6 +128,9 @@ docs: $(INSTALLED) ## the site of the docs, into build/site
 
 docs-serve: $(INSTALLED) ## the same on 127.0.0.1:8000, built anew with each change
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve
+
+docs-pictures: $(INSTALLED) ## take the pictures of the docs anew, by the tests that play a browser
+	@DRIFTLINE_PICTURES=docs/images $(PY) -m pytest -q -n 0 tests/system/test_page.py tests/system/test_ui_cli.py -k "pictures or settles"
 
 docs-sessions: $(INSTALLED) ## run the sessions in the docs, and write what they print now
 	@PYTHONPATH=tests $(PY) -m system.docs_session

@@ -104,6 +104,8 @@ def test_of_many_drifted_fields_the_first_are_in_sight_and_all_a_click_away(show
     assert [fold.text for fold in folds] == ["10 more", "1 more"]
     folds[0].click()
     assert cards[-1].is_displayed()
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert folds[1].find_element(By.XPATH, "..").get_attribute("open"), "a print has all of them"
     links = browser.find_elements(By.CSS_SELECTOR, "header nav a")
     assert [link.text for link in links] == ["Drift", "Columns", "Changes", "The rest", "Quarantine"]
     tops = [
@@ -212,6 +214,16 @@ def test_text_can_be_read_by_day_and_by_night(show, dark):
     for selector in ("h1", ".about", "dt", "dd", ".lead", ".share", ".count", "small", "q", ".by", ".version", "nav a",
                      ".row .type", ".row .range", ".row em", ".warm dd", ".hot dd"):  # fmt: skip
         assert browser.execute_script(CONTRAST, selector) >= 4.5, selector
+
+
+def test_print_of_a_page_by_night_is_dark_on_white(show):
+    browser = show(small(), dark=True)
+    night = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [night]})
+    try:
+        assert browser.execute_script("return getComputedStyle(document.body).color") == "rgb(29, 31, 36)"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 # The contrast of an element's text with what is behind it, as WCAG has it.

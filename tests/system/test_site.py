@@ -135,6 +135,16 @@ def test_first_page_shows_two_files_the_reports_the_table_and_the_picture(site: 
     assert 'src="images/page.png"' in (site / "index.html").read_text()
 
 
+def test_all_of_it_stands_in_one_screen(site: Path, browser) -> None:
+    look(browser, 1280, 900)
+    browser.get((site / "index.html").as_uri())
+    shown = [*browser.find_elements(By.CSS_SELECTOR, ".glance pre, .glance img")]
+    assert len(shown) == 4
+    assert max(each.rect["y"] + each.rect["height"] for each in shown) <= 900
+    picture = browser.find_element(By.CSS_SELECTOR, ".glance img")
+    assert browser.execute_script("return arguments[0].naturalWidth", picture) > 1000
+
+
 def test_titles_of_the_navigation_have_at_most_three_words() -> None:
     home, *groups = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     assert home == {"Home": "index.md"}

@@ -234,7 +234,11 @@
   kindChoice.addEventListener("change", search);
   sortChoice.addEventListener("change", search);
   window.addEventListener("hashchange", openAddress);
-  window.addEventListener("beforeprint", () => { printing = true; draw(); });
+  window.addEventListener("beforeprint", () => {
+    printing = true;
+    draw();
+    for (const folded of document.querySelectorAll("details.older")) folded.open = true;
+  });
   window.addEventListener("afterprint", () => { printing = false; draw(); });
   document.querySelectorAll("input[name=show]").forEach((choice) => choice.addEventListener("change", search));
   document.getElementById("open").addEventListener("click", () => { columns.forEach((_, i) => open.add(i)); showRows(); });
