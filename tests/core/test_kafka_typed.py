@@ -31,7 +31,7 @@ from driftline.readers.kafka import registry as client
 from driftline.readers.kafka.registry import Registered
 from driftline.readers.kafka.values import Wire
 from driftline.readers.task import AdmissionTerms
-from driftline.sources.kafka_typed import KafkaReader, _together
+from driftline.sources.kafka_typed import KafkaReader, observed_together
 from servers.registry import Registry
 
 
@@ -80,7 +80,7 @@ def taken(
     terms = AdmissionTerms(expect(Schema()), TableSettings())
     batch = of_kafka(values)
     *_, reported = run(KafkaReader(wire, terms), iter([batch]))
-    whole = _together([reported.observed], terms)
+    whole = observed_together([reported.observed], terms)
     planned = plan(Schema(), whole.shape)
     struct = planned.schema.struct
     reader = KafkaReader(wire, terms, Converter(struct, planned.route, TableSettings()))
@@ -101,7 +101,7 @@ def test_texts_of_a_resolved_field_are_read_as_its_type(registry: Registry) -> N
     terms = AdmissionTerms(expect(before, settings), settings)
     batch = of_kafka([avro(number, schema, {"n": text}) for text in ("12.50", "7")])
     *_, reported = run(KafkaReader(wire, terms), iter([batch]))
-    planned = plan(before, _together([reported.observed], terms).shape, settings)
+    planned = plan(before, observed_together([reported.observed], terms).shape, settings)
     assert planned.changes == ()
     reader = KafkaReader(wire, terms, Converter(before.struct, planned.route, settings))
     batches, _, again = run(reader, iter([batch]))

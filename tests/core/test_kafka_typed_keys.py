@@ -20,7 +20,7 @@ from driftline.observe.expect import expect
 from driftline.readers.kafka import registry as client
 from driftline.readers.kafka.values import Wire
 from driftline.readers.task import AdmissionTerms
-from driftline.sources.kafka_typed import KafkaReader, _together
+from driftline.sources.kafka_typed import KafkaReader, observed_together
 from servers.registry import Registry
 
 KEY, VALUE = record("Key", id="long"), record("Row", n="int")
@@ -46,11 +46,11 @@ def taken(
     keys, values = zip(*messages, strict=True)
     batch = of_kafka(list(values)).append_column("key", pa.array(keys, pa.binary()))
     *_, reported = run(KafkaReader(wire, terms), iter([batch]))
-    whole = _together([reported.observed], terms)
+    whole = observed_together([reported.observed], terms)
     planned = plan(Schema(), whole.shape, settings)
     terms = terms.refusing(None, planned.conflicts)  # type: ignore[arg-type]
     *_, reported = run(KafkaReader(wire, terms), iter([batch]))
-    planned = plan(Schema(), _together([reported.observed], terms).shape, settings)
+    planned = plan(Schema(), observed_together([reported.observed], terms).shape, settings)
     struct = planned.schema.struct
     reader = KafkaReader(wire, terms, Converter(struct, planned.route, settings))
     batches, aside, again = run(reader, iter([batch]))

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from driftline.capture.targets import Batch
+from driftline.capture.targets import Batch, PatternBatch
 from driftline.errors import SetupError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -225,3 +225,99 @@ def test_a_registry_that_is_away_and_comes_back(
     registry.failures = []
     captured(table, kafka, registry, topic, value_format="avro")
     assert table.read().count() == 1
+
+
+KIND = """{"type": "record", "name": "Kind", "fields": [
+    {"name": "kind", "type": ["null", "string"]}, {"name": "id", "type": "long"},
+    {"name": "by", "type": ["null", {"type": "record", "name": "By", "fields": [
+        {"name": "user", "type": ["null", "string"]}, {"name": "bot", "type": ["null", "int"]}]}]},
+    {"name": "note", "type": ["null", "string"]}]}"""
+
+
+def kinds(
+    lake: Lake, pattern: str, kafka: Kafka, registry: Registry, topic: str, **options: Any
+) -> list[PatternBatch]:
+    """Capture a topic into the tables of a pattern."""
+    batches: list[PatternBatch] = []
+    query = lake.fan_out(pattern).capture(
+        f"kafka://{kafka.address}/{topic}", name="kinds", on_batch=batches.append,
+        registry={"url": registry.url, "basic.auth.user.info": "me:s3cret"}, **options,
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    return batches
+
+
+@pytest.mark.parametrize("most", [100, pytest.param(2, marks=pytest.mark.nightly)])
+def test_typed_values_go_into_the_tables_that_they_name_with_the_fields_that_they_fill(
+    lake: Lake, kafka: Kafka, registry: Registry, topic: str, most: int
+) -> None:
+    space = topic.replace("-", "_")
+    write = AvroSerializer(producer(registry), KIND)
+    rows: list[dict[str, Any]] = [
+        {"kind": "a", "id": 1, "by": {"user": "x", "bot": None}, "note": None},
+        {"kind": "b", "id": 2, "by": None, "note": "n"},
+        {"kind": "A", "id": 3, "by": {"user": "y", "bot": None}, "note": None},
+        {"kind": None, "id": 4, "by": {"user": None, "bot": 7}, "note": None},
+    ]
+    values: list[Any] = [write(row, at(topic)) for row in rows]
+    kafka.send(topic, [*values, (b"k", None), b"{}"], partition=0)
+    batches = kinds(
+        lake,
+        f"{space}.{{kind}}",
+        kafka,
+        registry,
+        topic,
+        value_format="avro",
+        metadata="offset",
+        max_records=most,
+    )
+    assert sum(batch.result.rows_written for batch in batches) == 4
+    found = {
+        name: [row.asDict(True) for row in lake.table(f"{space}.{name}").read().orderBy("id").collect()]
+        for name in ("a", "b", "_other")
+    }
+    assert found == {
+        "a": [
+            {"kind": "a", "id": 1, "by": {"user": "x"}, "_source": {"offset": 0}},
+            {"kind": "A", "id": 3, "by": {"user": "y"}, "_source": {"offset": 2}},
+        ],
+        "b": [{"kind": "b", "id": 2, "note": "n", "_source": {"offset": 1}}],
+        "_other": [{"id": 4, "by": {"bot": 7}, "_source": {"offset": 3}}],
+    }
+    kept = quarantine.of(lake.table(f"{space}._other").format).read().collect()
+    assert [(row.topic, row.offset, row.raw) for row in kept] == [(topic, 5, "{}")]
+
+
+CHANGE = """{"type": "record", "name": "Change", "fields": [
+    {"name": "op", "type": "string"},
+    {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": [
+        {"name": "id", "type": "long"}, {"name": "total", "type": ["null", "int"]}]}]},
+    {"name": "after", "type": ["null", "Row"]},
+    {"name": "source", "type": {"type": "record", "name": "Source", "fields": [
+        {"name": "table", "type": "string"}, {"name": "lsn", "type": "long"},
+        {"name": "connector", "type": "string"}]}}]}"""
+
+
+def test_typed_changes_of_a_database_go_into_one_table_for_each_of_its_tables(
+    lake: Lake, kafka: Kafka, registry: Registry, topic: str
+) -> None:
+    space, write = topic.replace("-", "_"), AvroSerializer(producer(registry), CHANGE)
+
+    def change(op: str, table: str, lsn: int, before: Any, after: Any) -> Any:
+        source = {"table": table, "lsn": lsn, "connector": "postgresql"}
+        return write({"op": op, "before": before, "after": after, "source": source}, at(topic))
+
+    changes = [
+        change("c", "orders", 1, None, {"id": 1, "total": 5}),
+        change("c", "users", 2, None, {"id": 1, "total": None}),
+        change("u", "orders", 3, {"id": 1, "total": 5}, {"id": 1, "total": 7}),
+        change("d", "users", 4, {"id": 1, "total": None}, None),
+        change("c", "users", 5, None, {"id": 2, "total": None}),
+    ]
+    kafka.send(topic, changes, partition=0)
+    settings = {"key": "id", "envelope": "debezium"}
+    kinds(lake, f"{space}.{{source.table}}", kafka, registry, topic, value_format="avro", settings=settings)
+    found = {name: lake.table(f"{space}.{name}").read().collect() for name in ("orders", "users")}
+    assert {name: [(row.id, row.asDict().get("total")) for row in rows] for name, rows in found.items()} == {
+        "orders": [(1, 7)], "users": [(2, None)],
+    }  # fmt: skip

@@ -439,7 +439,7 @@ def test_null_values_that_delete_rows_have_to_name_their_table(captured: Capture
 
 @pytest.mark.iceberg_only("of no format")
 def test_what_cannot_be_dealt_is_refused_before_the_capture_begins(captured: Captured) -> None:
-    with pytest.raises(UsageError, match="values in avro cannot go into the tables of a pattern"):
+    with pytest.raises(UsageError, match="values in avro need the registry"):
         captured.tables().capture("kafka://localhost:1/topic", name="kinds", value_format="avro")
     with pytest.raises(UsageError, match="files have no topic"):
         captured.lake.fan_out("t.{_topic}").capture(captured.source, name="kinds")

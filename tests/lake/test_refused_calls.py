@@ -50,7 +50,7 @@ tables.capture(3, name="c") | data is an int
 tables.capture(here / "in", name="a/b") | not a valid capture name
 tables.capture(here / "in", name="c", settings=3) | settings is an int
 tables.capture(here / "in", name="c", changed_files="x") | changed_files = 'x'
-tables.capture("kafka://localhost:1/t", name="c", value_format="avro") | values in avro cannot go into the tables
+tables.capture("kafka://localhost:1/t", name="c", value_format="avro") | values in avro need the registry
 tables.ingest([{"a": 1}], audit=True) | has nothing to check
 tables.ingest([{"a": 1}], fail_on="new") | fail_on says what an audit does
 tables.verify(3) | cannot ingest an int

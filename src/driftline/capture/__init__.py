@@ -16,7 +16,7 @@ from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
-from driftline.capture.kafka import SCHEME, TEXTS, Kafka, TopicReading, is_kafka, kafka
+from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
@@ -26,7 +26,6 @@ from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut
-from driftline.ingest.pattern import Pattern
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.inputs import column_of_no_frame, given_paths
@@ -103,7 +102,9 @@ def capture(
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     if fan_out is not None:
-        _must_be_dealable(data, reading, fan_out.pattern)
+        is_topic = not hasattr(data, "isStreaming") and os.fspath(cast("str", data)).startswith(SCHEME)
+        if not is_topic:
+            fan_out.pattern.must_be_of_files()
 
     status = StatusFile(place.place, (*request.secrets, reading.topics.client, reading.topics.registry))
     run = CaptureRun(
@@ -195,19 +196,6 @@ def _must_be_followed(source: str) -> None:
         raise UsageError(
             f"{shown(source)}: a pipe or standard input cannot be captured",
             hint="ingest it as one batch: driftline ingest",
-        )
-
-
-def _must_be_dealable(
-    data: DataFrame | str | os.PathLike[str], reading: StreamOptions, pattern: Pattern
-) -> None:
-    """Raise UsageError for a stream whose records cannot go into the tables of a pattern."""
-    if hasattr(data, "isStreaming") or not os.fspath(cast("str", data)).startswith(SCHEME):
-        pattern.must_be_of_files()
-    elif reading.topics.value_format not in TEXTS:
-        raise UsageError(
-            f"{pattern.text}: values in {reading.topics.value_format} cannot go into the tables of a pattern so far",
-            "capture JSON; capture others into one table",
         )
 
 

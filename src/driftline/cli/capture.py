@@ -367,7 +367,8 @@ def capture(
         query = tables_of(lake, into, max_tables).capture(
             source, name=name, checkpoint=checkpoint, every=pause, format=format, max_files=max_files, notify=notify,
             list_every=pause_of_lists, changed_files=changed_files, kafka=clients.kafka, start=from_,
-            value_format=value_format, kafka_metadata=kafka_metadata, max_records=max_records, skip_lost=skip_lost,
+            value_format=value_format, registry=clients.registry, kafka_metadata=kafka_metadata,
+            max_records=max_records, skip_lost=skip_lost,
             settings=lambda table: options.settings(scope, table),
             audit=audit, fail_on=fail_on or (), at_most=at_most, on_audit=on_audit,
             progress=shown.phase, on_batch=shown.batches.put,

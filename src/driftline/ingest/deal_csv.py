@@ -106,8 +106,8 @@ class CellValues:
         if len(path) > 1:  # a column has no fields
             return [None] * count
         in_path = self._texts.get(file.path, {}).get(path[0])
-        told = None if in_path is None else _spelled(in_path, in_path)
-        return [told if text is None else text for text in cells.get(self._key(path[0]), [None] * count)]
+        path_text = None if in_path is None else _spelled(in_path, in_path)
+        return [path_text if text is None else text for text in cells.get(self._key(path[0]), [None] * count)]
 
     def _of_none(self, file: CsvFile) -> Values:
         beside = self._beside(file)
@@ -133,8 +133,8 @@ def _spelled(text: str, number: str) -> str | None:
     return text_of(Decimal(number) if _NUMBER.fullmatch(number) else text)
 
 
-def _batch(piece: Piece, records: PlacedRecords, above: int) -> pa.RecordBatch:
-    """The records as they are written. ``above``: the lines before the first row of their file."""
+def _batch(piece: Piece, records: PlacedRecords, header_lines: int) -> pa.RecordBatch:
+    """The records as they are written. ``header_lines``: the lines before the first row of their file."""
     # Comments and blank lines between records are in every other one of these.
     offsets = np.append(np.column_stack((records.begins, records.ends)).ravel(), len(piece.text))
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(piece.text)]
@@ -142,4 +142,4 @@ def _batch(piece: Piece, records: PlacedRecords, above: int) -> pa.RecordBatch:
     count = len(records.lines)
     written = texts.take(pa.array(np.arange(count) * 2))
     flags = pa.array(np.full(count, piece.plain))
-    return pa.record_batch([written, pa.array(records.lines - above), flags], schema=RECORDS)
+    return pa.record_batch([written, pa.array(records.lines - header_lines), flags], schema=RECORDS)

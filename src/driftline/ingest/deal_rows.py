@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from math import isfinite
@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.core.schema.types import Path as FieldPath
-from driftline.core.schema.types import Primitive, Struct, Type
+from driftline.core.schema.types import Primitive, Struct
 from driftline.ingest.deal import Share, SpoolSlice, share_of
 from driftline.ingest.pattern import Brace, Pattern, Values, of_file, text_of
+from driftline.readers.columnar.filled import FilledColumn, cut, filled_fields, whole_fields, with_fields
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.rejects import Reject
 
@@ -25,17 +26,6 @@ Tables = Callable[[Sequence[Values]], Mapping[Values, str]]
 # The types whose values name tables.
 _NAMING = frozenset({"boolean", "int", "long", "float", "double", "decimal", "string", "date"})
 _LINE = "line"  # the last column of a spool file: the row's number in its own file
-
-
-class FilledColumn(NamedTuple):
-    """The part of a column that has values among the rows of a table.
-
-    Attributes:
-        fields: of a struct, by their places in it.
-    """
-
-    type: Type
-    fields: tuple[tuple[int, FilledColumn], ...] = ()
 
 
 class SpooledBatch(NamedTuple):
@@ -76,10 +66,10 @@ class RowSpool:
         with pa.memory_map(path) as file:
             spooled = pa.ipc.open_file(file)
             columns = [spooled.get_batch(batch.place).columns[:-1] for batch in batches]
-            filled = _filled_fields(reader.struct, columns)
+            filled = filled_fields(reader.struct, columns)
         # Rows without a single value are records all the same, and a batch needs a column to have rows.
-        fields = filled or _whole_fields(reader.struct)
-        struct = _with_fields(reader.struct, fields)
+        fields = filled or whole_fields(reader.struct)
+        struct = with_fields(reader.struct, fields)
         names = {f.name for f in struct.fields}
         aliases = self.aliases[number] if self.aliases else ()
         earlier = tuple(of_field for of_field in aliases if of_field.name in names)
@@ -142,7 +132,7 @@ class RowValues:
         file, batch = of_file(self._names.get(rows.source, rows.source)), rows.batch
         constant = [file.get(brace) for brace in self._pattern.braces]
         columns = [
-            [text] * batch.num_rows if path is None else _texts(struct, batch, path)
+            [text] * batch.num_rows if path is None else texts_at(struct, batch, path)
             for path, text in zip(self._paths, constant, strict=True)
         ]
         of_none = tuple(None if n in self._of_table else text for n, text in enumerate(constant))
@@ -183,7 +173,7 @@ class DealtRows:
         batch = self.batches[part]
         with pa.memory_map(self.spool) as file:
             spooled = pa.ipc.open_file(file).get_batch(batch.place)
-            arrays = [_cut(spooled.column(place), column) for place, column in self.columns]
+            arrays = [cut(spooled.column(place), column) for place, column in self.columns]
             if self.aliases:
                 from driftline.readers.avro.files import named  # late: with the first such file
 
@@ -207,7 +197,7 @@ def _with_lines(rows: Rows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*rows.batch.columns, lines], names)
 
 
-def _texts(struct: Struct, batch: pa.RecordBatch, path: FieldPath) -> list[str | None]:
+def texts_at(struct: Struct, batch: pa.RecordBatch, path: FieldPath) -> list[str | None]:
     """The text by which the field at a path names the table of each row; the first of its columns counts."""
     texts: list[str | None] = [None] * batch.num_rows
     for leaf in _leaves(struct, batch.columns, path):
@@ -235,48 +225,3 @@ def _text(value: object) -> str | None:
     if isinstance(value, float):
         return text_of(Decimal(repr(value))) if isfinite(value) else None
     return text_of(value.isoformat() if isinstance(value, date) else value)
-
-
-def _filled_fields(
-    struct: Struct, columns: Sequence[Sequence[pa.Array]]
-) -> tuple[tuple[int, FilledColumn], ...]:
-    """The fields of a struct that have a value in one of the chunks of columns."""
-    of_fields = [
-        (place, _filled(f.type, [chunk[place] for chunk in columns])) for place, f in enumerate(struct.fields)
-    ]
-    return tuple((place, column) for place, column in of_fields if column is not None)
-
-
-def _filled(type_: Type, chunks: Sequence[pa.Array]) -> FilledColumn | None:
-    valid = [chunk for chunk in chunks if chunk.null_count < len(chunk)]
-    if not valid:
-        return None
-    if not (isinstance(type_, Struct) and type_.fields):
-        return FilledColumn(type_)
-    fields = _filled_fields(type_, [chunk.flatten() for chunk in valid])
-    return FilledColumn(_with_fields(type_, fields), fields) if fields else _whole(type_)
-
-
-def _whole(type_: Type) -> FilledColumn:
-    if not isinstance(type_, Struct):
-        return FilledColumn(type_)
-    return FilledColumn(type_, _whole_fields(type_))
-
-
-def _whole_fields(struct: Struct) -> tuple[tuple[int, FilledColumn], ...]:
-    return tuple((place, _whole(f.type)) for place, f in enumerate(struct.fields))
-
-
-def _with_fields(struct: Struct, fields: Sequence[tuple[int, FilledColumn]]) -> Struct:
-    return Struct(tuple(replace(struct.fields[place], type=column.type) for place, column in fields))
-
-
-def _cut(array: pa.Array, column: FilledColumn) -> pa.Array:
-    """A column without the parts that have no value."""
-    if not column.fields:
-        return array
-    assert isinstance(column.type, Struct)
-    arrays = [_cut(array.field(place), of_field) for place, of_field in column.fields]
-    fields = [pa.field(f.name, part.type) for f, part in zip(column.type.fields, arrays, strict=True)]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)

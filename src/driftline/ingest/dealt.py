@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from driftline.convert import Converter
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
@@ -22,15 +23,17 @@ from driftline.ingest.pattern import Pattern
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parquet import FoundReaders, ReaderFinder
+from driftline.readers.columnar.rows import has_required
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
-from driftline.readers.task import in_runs
+from driftline.readers.task import TaskReader, in_runs
 from driftline.runtime.spark_conf import configured
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp
 from driftline.sources.frames import TypedFrames
 from driftline.sources.json_files import JsonFiles, encoding_notes
 from driftline.sources.kafka import KafkaJson
+from driftline.sources.kafka_typed import KafkaReader, KafkaTyped, ObservedRecords, observed_together
 from driftline.sources.listing import partitioned
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import PlainTexts, TextReader, Texts
@@ -42,11 +45,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from driftline.ingest.deal_typed import Filled, TypedDeal
     from driftline.readers.csv.sample import CsvFile
+    from driftline.readers.kafka.values import Wire
     from driftline.write import Reported, SetAside
 
 
-Dealable: TypeAlias = JsonFiles | ColumnFiles | TypedFrames | KafkaJson
+Dealable: TypeAlias = JsonFiles | ColumnFiles | TypedFrames | KafkaJson | KafkaTyped
 
 
 class Spool(Protocol):
@@ -98,6 +103,34 @@ class MessageSpool:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedSpool:
+    """Messages of typed values in the spool file at ``path``. ``filled``: the fields that each table has."""
+
+    path: str
+    deal: TypedDeal
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """The share of each table."""
+        return self.deal.shares
+
+    @property
+    def nulls(self) -> int:
+        """The number of null values that name no table."""
+        return self.deal.nulls
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> DealtValues:
+        """The messages of slices as a source."""
+        assert isinstance(batch, KafkaTyped)
+        first = slices[0] if slices else None
+        of_table = (fields for name, fields in self.deal.filled.items() if first in self.shares[name].slices)
+        return DealtValues(
+            spark=batch.spark, spool=self.path, slices=slices, wire=batch.wire, metadata=batch.metadata,
+            filled=next(of_table, {}), columns=batch.columns,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnSpool:
     """Rows in spool files. ``notes``: on how the files were read."""
 
@@ -112,17 +145,17 @@ class ColumnSpool:
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> ColumnFiles:
         """The rows of slices as a source."""
-        assert not isinstance(batch, KafkaJson)
+        assert not isinstance(batch, KafkaJson | KafkaTyped)
         readers = self.rows.readers_of(slices)
         written = FoundReaders(readers, self.notes)
-        found: FoundReaders | ReaderFinder = written
+        finder: FoundReaders | ReaderFinder = written
         if any(reader.aliases for reader in readers):
             from driftline.readers.avro.files import AvroFiles  # late: with the first such file
 
-            found = AvroFiles(written)
+            finder = AvroFiles(written)
         in_order = batch.in_order or len(readers) < 2
         return ColumnFiles(
-            found=found, in_order=in_order, tells_absent=batch.tells_absent, **_of_batch(batch, slices)
+            found=finder, in_order=in_order, tells_absent=batch.tells_absent, **_of_batch(batch, slices)
         )
 
 
@@ -162,8 +195,15 @@ class CsvSpool:
         return ColumnFiles(found=found, texts=texts, **_of_batch(batch, slices))
 
 
-def dealable(source: Source, pattern: Pattern) -> Dealable:
-    """Return the source if its records can be dealt. Raises UsageError."""
+def dealable(source: Source, pattern: Pattern, read_by: TableSettings) -> Dealable:
+    """Return the source if its records can be dealt. Raises UsageError.
+
+    ``read_by``: the settings by which messages are read.
+    """
+    if isinstance(source, KafkaTyped):
+        row_key = read_by.row_key
+        in_envelope = row_key is not None and row_key.envelope and source.reads_messages(row_key)
+        return source.as_texts() if in_envelope else source
     if isinstance(source, KafkaJson):
         return source
     pattern.must_be_of_files()
@@ -198,6 +238,12 @@ def spooled(
         with configured(source.spark, source.conf):
             shares = deal_messages(source.messages, values, tables, path)
         return MessageSpool(str(path), shares, values.nulls)
+    if isinstance(source, KafkaTyped):
+        from driftline.ingest.deal_typed import deal_typed  # late: with the first such topic
+
+        path = folder / "dealt.arrow"
+        with configured(source.spark, source.conf):
+            return TypedSpool(str(path), deal_typed(source, pattern, tables, path))
     if isinstance(source, ColumnFiles) and source.format == "csv":
         return _spooled_csv(source, pattern, tables, read_by, folder)
     rows, notes = _row_spool(source, read_by, folder)
@@ -284,20 +330,56 @@ class DealtScan(BatchScan):
         return JsonRows.of(plan, struct, self.terms, observation)
 
     def _tasks(self, conversion: JsonRows | None) -> PartTasks:
-        sizes, context = [part.size for part in self.slices], self.spark.sparkContext
-        # In order, as columns follow the order of the records.
-        shares = in_runs(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
-        slices = tuple(tuple(self.slices[number] for number in share) for share in shares)
         texts = self.texts if conversion is None else self.texts.into(conversion.converter.struct)
-        reader = TextReader(texts, self.terms, conversion)
-        shared = [sum(part.size for part in share) for share in slices]
-        return PartTasks(self.spark, shared, _SliceReader(reader, self.spool, slices))
+        return slice_tasks(self.spark, self.spool, self.slices, TextReader(texts, self.terms, conversion))
 
     def _guess(self, last: Observation | None) -> Observed | None:
         return None if last is None else Observed(self, last)
 
     def _notes(self, observation: Observation) -> Sequence[str]:
         return [*encoding_notes(observation)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DealtValues(Source):
+    """The messages of one table, of typed values, in the ``spool`` file as a batch.
+
+    Attributes:
+        metadata: these go along.
+        filled: the fields that have values.
+    """
+
+    spark: SparkSession
+    spool: str
+    slices: Sequence[SpoolSlice]
+    wire: Wire
+    filled: Filled
+    metadata: bool = False
+
+    def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> ValueScan:
+        """Open the slices for the table."""
+        request = self.request(schema, settings)
+        return ValueScan(request, request.terms, self)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueScan(BatchScan):
+    """The messages of one table, opened for it."""
+
+    source: DealtValues
+
+    def _tasks(self, conversion: Converter | None) -> PartTasks:
+        source, row_key = self.source, self.settings.row_key
+        reader = KafkaReader(source.wire, self.terms, conversion, source.metadata, source.filled)
+        keys = row_key is not None and row_key.reads_messages
+        return slice_tasks(source.spark, source.spool, source.slices, reader, () if keys else ("key",))
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        # Its columns say nothing about nulls.
+        return None if last is None or has_required(self.schema) else Observed(self, last)
+
+    def _merged(self, parts: Sequence[ObservedRecords], *, converted: bool) -> Observed:
+        return Observed(self, observed_together(parts, self.terms))
 
 
 _FILE = b"file"  # the key of a batch's metadata for the file that its texts stand in
@@ -325,17 +407,32 @@ def _texts_of_files(_: RowKey | None) -> _NumberedTexts:
     return _NumberedTexts()
 
 
+def slice_tasks(
+    spark: SparkSession,
+    spool: str,
+    slices: Sequence[SpoolSlice],
+    reader: TaskReader[Iterator[pa.RecordBatch], Any, Any, Any],
+    without: Sequence[str] = (),
+) -> PartTasks:
+    """Tasks that read slices. ``without``: columns that are left out."""
+    sizes, context = [part.size for part in slices], spark.sparkContext
+    # In order, as columns follow the order of the records.
+    shares = in_runs(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+    of_tasks = tuple(tuple(slices[number] for number in share) for share in shares)
+    shared = [sum(part.size for part in share) for share in of_tasks]
+    return PartTasks(spark, shared, _SliceReader(reader, spool, of_tasks, without))
+
+
 @dataclass(frozen=True, slots=True)
 class _SliceReader:
-    """Reads slices in tasks. ``shares``: those of each task."""
+    """Reads slices in tasks. ``shares``: those of each task; ``without``: columns that are left out."""
 
-    reader: TextReader
+    reader: TaskReader[Iterator[pa.RecordBatch], Any, Any, Any]
     spool: str
     shares: Sequence[Sequence[SpoolSlice]]
+    without: Sequence[str] = ()
 
-    def rows(
-        self, number: int, set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, Reported[Observation]]:
+    def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Make the rows of a task's share, and report what was observed."""
         return (yield from self.reader.rows(self._batches(number), set_aside))
 
@@ -348,4 +445,5 @@ class _SliceReader:
         batches = batches_of(self.spool, [part.number for part in share])
         for part, batch in zip(share, batches, strict=True):
             file = part.file.encode(errors="surrogateescape")
+            batch = batch.drop_columns(list(self.without)) if self.without else batch
             yield batch.replace_schema_metadata({_FILE: file})

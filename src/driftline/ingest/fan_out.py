@@ -260,12 +260,12 @@ class FanOut:
             DataError: a batch cannot go into its table. Nothing is written.
             FanOutError: some tables did not get their records.
         """
-        batch = dealable(source, self.pattern)
+        read_by = self._settings(self.pattern.text, {})
+        batch = dealable(source, self.pattern, read_by)
         spark = batch.spark
         room = place_of(spark, shared)
         with told_where(spark, room), folder_in(room) as folder:
             options.progress("dealing")
-            read_by = self._settings(self.pattern.text, {})
             if read_by.records:
                 raise UsageError(
                     f"{self.pattern.text}: lists of records in documents are not dealt", "leave out records"

@@ -23,7 +23,7 @@ from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.check import AuditRequest
 from driftline.lake.check_pattern import checked_tables
-from driftline.lake.table import given_settings
+from driftline.lake.table import given_settings, with_url
 from driftline.operations.split import TableSplit, split
 from driftline.report.listeners import listeners
 from driftline.runtime.front import front
@@ -120,6 +120,7 @@ class PatternTables(Shown):
         kafka: Mapping[str, str] | None = None,
         start: str | datetime = "earliest",
         value_format: ValueFormat = "json",
+        registry: str | Mapping[str, str] | None = None,
         kafka_metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
@@ -138,7 +139,7 @@ class PatternTables(Shown):
         capture dies between the commits of two tables, its next start brings what is missing.
 
         Args:
-            data: A folder or glob of files of one format but Excel; topics whose values are JSON; or a
+            data: A folder or glob of files of one format but Excel; topics of Kafka; or a
                 streaming DataFrame, each row of which is a record.
             name: As for `Table.capture`; so are the arguments not told of here.
             settings: As for `ingest`; so are ``audit``, ``fail_on`` and ``at_most``.
@@ -155,7 +156,9 @@ class PatternTables(Shown):
         checks = AuditRequest(audit, fail_on, at_most, verify=False, on_failure=on_audit).of_pattern(
             str(data), self.lake.warehouse, changed_files
         )
-        topics = TopicReading(kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format)
+        topics = TopicReading(
+            kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format, with_url(registry)
+        )
         reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
             self.pattern, name, checkpoint, every, {}, progress, on_batch,

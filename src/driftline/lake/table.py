@@ -270,7 +270,7 @@ class Table(Shown):
         must_take_records(self.name)
         audited = AuditRequest(audit, fail_on, at_most, verify, on_audit)
         checks = audited.of(data, self.lake.warehouse, changed_files)
-        own, registry = kafka_metadata or _is_switch(options), _with_url(registry)
+        own, registry = kafka_metadata or _is_switch(options), with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(
             format, json_column, strings, max_files, topics, notify, list_every, changed_files
@@ -661,7 +661,7 @@ def _not_installed(package: str) -> SetupError:
     return SetupError(f"{package} is not installed", f"pip install {package}; `to_arrow` does without")
 
 
-def _with_url(registry: str | Mapping[str, str] | None) -> Mapping[str, str]:
+def with_url(registry: str | Mapping[str, str] | None) -> Mapping[str, str]:
     """The settings of a registry that may be given by its URL alone."""
     return {"url": registry} if isinstance(registry, str) else registry or {}
 

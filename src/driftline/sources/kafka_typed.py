@@ -17,6 +17,7 @@ from driftline.core.settings.row_key import RowKey
 from driftline.core.settings.table import PLACE, TableSettings
 from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
+from driftline.readers.columnar.filled import FilledFields, cut, with_fields
 from driftline.readers.columnar.rows import (
     FedRows,
     RowsObserver,
@@ -32,13 +33,20 @@ from driftline.readers.kafka.keys import NULL_VALUE, MessageKeys
 from driftline.readers.kafka.values import Alike, RecordKind, Wire, WireValues, alike_of, origin_of
 from driftline.readers.rejects import ORIGIN, Reject, reject_batch
 from driftline.readers.task import AdmissionTerms, TaskReader
-from driftline.sources.kafka import METADATA_COLUMN, kafka_json, metadata_column, selected, with_metadata
+from driftline.sources.kafka import (
+    METADATA_COLUMN,
+    KafkaJson,
+    kafka_json,
+    metadata_column,
+    selected,
+    with_metadata,
+)
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import TextScan
 from driftline.write import FrameTasks, observed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _UNREADABLE = RecordKind("", 0, "")
 
@@ -52,10 +60,17 @@ class ObservedRecords:
 
 
 class KafkaValues:
-    """In a task: decodes values, and observes them."""
+    """In a task: decodes values, and observes them.
 
-    def __init__(self, wire: Wire, terms: AdmissionTerms) -> None:
+    Args:
+        filled: the declared fields that count, by kind; None: all.
+    """
+
+    def __init__(
+        self, wire: Wire, terms: AdmissionTerms, filled: Mapping[RecordKind, FilledFields] | None = None
+    ) -> None:
         row_key = terms.settings.row_key
+        self._filled = filled or {}
         self._values, self._terms = WireValues(wire), terms
         self._keys = MessageKeys(wire) if row_key is not None and row_key.reads_messages else None
         self._deletes = DeleteFilter.of(terms) if row_key is not None and row_key.deletes_by_null else None
@@ -79,6 +94,7 @@ class KafkaValues:
         """The records of a batch of Kafka's, by kind, and the rejects."""
         values = batch.column(0)
         alike, unreadable = self._values.read(batch, values)
+        alike = [_narrowed(some_alike, self._filled) for some_alike in alike]
         wrong = dict(unreadable)
         if self._keys is not None:
             alike, of_keys = self._keys.beside(alike, batch, nulls=self._deletes is not None)
@@ -116,6 +132,17 @@ class KafkaValues:
         return records, wrong
 
 
+def _narrowed(alike: Alike, filled: Mapping[RecordKind, FilledFields]) -> Alike:
+    """The records with those fields of their kind alone that count."""
+    fields = filled.get(alike.key)
+    if fields is None:
+        return alike
+    struct = with_fields(alike.struct, fields)
+    arrays = [cut(alike.rows.batch.column(place), column) for place, column in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
+    return replace(alike, struct=struct, rows=replace(alike.rows, batch=batch))
+
+
 def label_of(key: RecordKind) -> str:
     """The name in reports of the records of one kind."""
     return f"{key.topic}, schema"
@@ -147,6 +174,20 @@ class KafkaTyped(Source):
     wire: Wire
     metadata: bool = False
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the micro-batch."""
+        return self.frame.sparkSession
+
+    @property
+    def messages(self) -> DataFrame:
+        """The columns of the messages that any table may read."""
+        return selected(self.frame, self.metadata, keys=True)
+
+    def as_texts(self) -> KafkaJson:
+        """The messages as texts, as those in an envelope are read."""
+        return kafka_json(self.frame, self.metadata, wire=self.wire)
+
     def reads_messages(self, row_key: RowKey) -> bool:
         """True except for patches in Protobuf, whose texts cannot distinguish nulls."""
         return self.wire.format == "avro" or not row_key.patch
@@ -157,7 +198,7 @@ class KafkaTyped(Source):
         """Open the micro-batch for a table. Messages in an envelope are read as texts."""
         row_key = settings.row_key
         if row_key is not None and row_key.envelope and self.reads_messages(row_key):
-            return kafka_json(self.frame, self.metadata, wire=self.wire).open(schema, settings, before)
+            return self.as_texts().open(schema, settings, before)
         request = self.request(schema, settings)
         keys = row_key is not None and row_key.reads_messages
         frame = selected(self.frame, self.metadata, keys)
@@ -188,7 +229,7 @@ class KafkaScan(BatchScan):
         return self._merged([result.observed for result in observed(heads)], converted=False)
 
     def _merged(self, parts: Sequence[ObservedRecords], *, converted: bool) -> Observed:
-        return Observed(self, _together(parts, self.terms))
+        return Observed(self, observed_together(parts, self.terms))
 
 
 class ValueGroup(NamedTuple):
@@ -212,12 +253,14 @@ class KafkaReader(TaskReader["Iterator[pa.RecordBatch]", ValueGroup, AcceptedVal
 
     Attributes:
         metadata: these go to the table's column for them.
+        filled: see `KafkaValues`.
     """
 
     wire: Wire
     terms: AdmissionTerms
     converter: Converter | None = None
     metadata: bool = False
+    filled: Mapping[RecordKind, FilledFields] | None = None
 
     @property
     def converts(self) -> bool:
@@ -233,7 +276,7 @@ class OpenValues:
     """The values of one task."""
 
     def __init__(self, reader: KafkaReader, batches: Iterable[pa.RecordBatch]) -> None:
-        self._values, self._batches = KafkaValues(reader.wire, reader.terms), batches
+        self._values, self._batches = KafkaValues(reader.wire, reader.terms, reader.filled), batches
         self._terms = reader.terms
         self._converter = converter = reader.converter
         self._own = metadata_column(converter.struct) if converter is not None and reader.metadata else None
@@ -293,7 +336,7 @@ def _origins(batch: pa.RecordBatch, at: Sequence[int]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(arrays), list(PLACE))
 
 
-def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:
+def observed_together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:
     """Merge the observations of tasks. Of schemas, the one with the lower id counts as the first."""
     kinds: dict[RecordKind, tuple[Struct, list[Observation]]] = {}
     for part in parts:

@@ -121,8 +121,8 @@ class TableNames:
         """The text by which a cell of CSV names a table: as it is written, if its quotes end elsewhere."""
         text = cell.written if isinstance(cell, Misquoted) else cell
         comma, thousands = self.signs
-        found = written(text, ValueSettings(comma=comma, thousands=thousands))
-        return text_of(str(text) if found is None else found)
+        number = written(text, ValueSettings(comma=comma, thousands=thousands))
+        return text_of(str(text) if number is None else number)
 
     def _part(
         self, pieces: Sequence[tuple[str, str]], texts: Sequence[str | None], *, several: bool = False
