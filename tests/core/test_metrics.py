@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,21 @@ def test_a_file_has_what_came_in_so_far(tmp_path):
     assert found["driftline_lag",] == 3
     assert found["driftline_last_batch_timestamp_seconds",] > 0
     assert 'capture="orders",table="shop.orders"' in file.read_text()
+
+
+def test_tables_of_a_pattern_are_counted_by_name_and_the_lag_by_the_pattern(tmp_path):
+    file = tmp_path / "hooks.prom"
+    for _ in range(2):
+        tables = [replace(batch(5, 1), table="h.a"), replace(batch(2, 0), table="h.b")]
+        Metrics("h.{event}", "hooks", file=file).count_tables(tables, lag=3)
+    text = file.read_text()
+    for line in (
+        'driftline_records_total{capture="hooks",outcome="written",table="h.a"} 10.0',
+        'driftline_records_total{capture="hooks",outcome="written",table="h.b"} 4.0',
+        'driftline_records_total{capture="hooks",outcome="written",table="h.{event}"} 0.0',
+        'driftline_lag{capture="hooks",table="h.{event}"} 3.0',
+    ):
+        assert f"\n{line}\n" in text
 
 
 def test_changes_by_key_are_counted_by_their_outcome(tmp_path):

@@ -150,8 +150,11 @@ class Running:
         self.lag = batch.lag
         self.lost += sum(interval.count for interval in batch.lost)
         self._phase = self._wait = ""
-        if self.metrics is not None and not isinstance(batch, PatternBatch):
-            self.metrics.count(batch.result, batch.lag, batch.changed_files)
+        if self.metrics is not None:
+            if isinstance(batch, PatternBatch):
+                self.metrics.count_tables(batch.results, batch.lag, batch.changed_files)
+            else:
+                self.metrics.count(batch.result, batch.lag, batch.changed_files)
         if self.json:
             for printed in batch.to_dicts():
                 put(printed)
@@ -351,8 +354,8 @@ def capture(
     check(source, name)
     if is_pattern(into):
         must_fit(into, {
-            "--strings": strings, "--verify": verify, "--hints": hints, "--on-change": bool(on_change), "--metrics-port": bool(metrics_port),
-            "--metrics-file": metrics_file is not None, "--resume-from": bool(resume_from),
+            "--strings": strings, "--verify": verify, "--hints": hints, "--on-change": bool(on_change),
+            "--resume-from": bool(resume_from),
         })  # fmt: skip
     else:
         must_fit_tables(max_tables, all_tables=all_tables)

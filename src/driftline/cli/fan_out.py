@@ -16,6 +16,7 @@ from driftline.ingest.pattern import Pattern
 if TYPE_CHECKING:
     from driftline.ingest.fan_out import FanOutResult
     from driftline.lake import Lake, PatternTables
+    from driftline.report.metrics import Metrics
 
 
 class AuditArguments(TypedDict):
@@ -44,6 +45,7 @@ def fan_out(
     output: Output,
     fail_on: Sequence[str] = (),
     audited: AuditArguments = NO_AUDIT,
+    counted: Metrics | None = None,
 ) -> FanOutResult:
     """Ingest files into the tables of a pattern, or plan it, and print the result."""
     from driftline.cli.terminal import Progress
@@ -74,8 +76,12 @@ def fan_out(
                 **audited,
             )
         except (FanOutError, FanOutAuditError) as failed:
+            if counted is not None and isinstance(failed, FanOutError):
+                counted.count_tables(failed.result.results)
             _show(failed.result, title, output, fail_on, all_tables=all_tables)
             raise
+    if counted is not None:
+        counted.count_tables(result.results)
     _show(result, title, output, fail_on, all_tables=all_tables)
     return result
 

@@ -78,11 +78,12 @@ def ingest(
         must_fit(into, {
             "--batch-per-file": batch_per_file, "--strings": strings, "--verify": verify,
             "--on-change": bool(on_change),
-            "--metrics-file": metrics_file is not None, "--hints": hints,
+            "--hints": hints,
         })  # fmt: skip
         fan_out(
             context.obj, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
+            counted=None if dry_run else metrics(into, file=metrics_file),
             audited={"audit": audit, "fail_on": fail_on or (), "at_most": at_most},
         )  # fmt: skip
         return

@@ -25,7 +25,8 @@ from driftline.lake.check import AuditRequest
 from driftline.lake.check_pattern import checked_tables
 from driftline.lake.table import given_settings, with_url
 from driftline.operations.split import TableSplit, split
-from driftline.report.listeners import listeners
+from driftline.report.listeners import is_measured, listeners
+from driftline.report.metrics import Telemetry
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.inputs import Data
@@ -161,7 +162,7 @@ class PatternTables(Shown):
         )
         reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
-            self.pattern, name, checkpoint, every, {}, progress, on_batch,
+            self.pattern, name, checkpoint, every, {}, progress, self._measured(on_batch),
             listeners(data, name), audit=checks, fan_out=self._fan_out(settings, options), secrets=self._configured,
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
@@ -231,6 +232,17 @@ class PatternTables(Shown):
         names = filter(self._parsed.in_namespace, self.lake._with_records())
         measured = self.lake._stats(names, exact=exact, over_time=over_time, progress=progress)
         return replace(measured, tables=made_by(self.pattern, measured.tables))
+
+    def _measured(self, on_batch: Callable[[PatternBatch], None]) -> Callable[[PatternBatch], None]:
+        """Also report the lag after a micro-batch, under the pattern; its tables' own metrics are theirs."""
+
+        def tell(batch: PatternBatch) -> None:
+            """Report a micro-batch, and then call ``on_batch``."""
+            if is_measured():
+                Telemetry(batch.capture).captured(self.pattern, batch.lag, batch.changed_files)
+            on_batch(batch)
+
+        return tell
 
     def _fan_out(
         self,

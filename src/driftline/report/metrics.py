@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,7 +144,7 @@ def of_capture(lag: int | None, changed_files: Mapping[str, int]) -> Iterator[Me
 
 
 class Metrics:
-    """The metrics of one table for Prometheus, at an address or in a file.
+    """The metrics of one table, or of those of a pattern, for Prometheus, at an address or in a file.
 
     ``capture``: the capture that fills the table, "" if none does. Raises SetupError without
     prometheus-client, or if the address is taken; UsageError for an invalid address, and for a file that has
@@ -180,6 +180,20 @@ class Metrics:
             self._take(reading)
         self._write()
 
+    def count_tables(
+        self,
+        results: Sequence[Result],
+        lag: int | None = None,
+        changed_files: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Add a batch of the tables of a pattern, each under its own name; the rest as `count`."""
+        for result in results:
+            for reading in readings(result):
+                self._take(reading, result.table)
+        for reading in of_capture(lag, changed_files):
+            self._take(reading)
+        self._write()
+
     def _new(self, name: str, metric: Metric) -> Any:
         from prometheus_client import Counter, Gauge
 
@@ -192,8 +206,9 @@ class Metrics:
     def _labels(self, metric: Metric) -> list[str]:
         return [*self._own, *([metric.label] if metric.label else [])]
 
-    def _take(self, reading: MetricSample) -> None:
-        labels = [*self._own.values(), *([reading.value] if reading.value else [])]
+    def _take(self, reading: MetricSample, table: str = "") -> None:
+        own = self._own | ({"table": table} if table else {})
+        labels = [*own.values(), *([reading.value] if reading.value else [])]
         _put(METRICS[reading.metric], self._known[reading.metric].labels(*labels), reading.amount)
 
     def _go_on(self, file: Path) -> None:
