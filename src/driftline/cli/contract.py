@@ -10,14 +10,13 @@ import typer
 from driftline.cli.grouped import CommandWithExamples
 from driftline.cli.options import FormatOption, Json, Output, Strings, TableName
 from driftline.cli.scope import Invocation, little
-from driftline.operations.odcs import exported, read
+from driftline.operations.odcs import Promise, exported, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from driftline.formats.base import State
     from driftline.operations.contract import ReadOptions
-    from driftline.operations.odcs import Promise
     from driftline.report.findings import ContractCheckJson, Finding
 
 contract = typer.Typer(

@@ -19,7 +19,7 @@ from driftline.core.schema.types import name_text
 from driftline.core.settings.surfaces import Words, in_flags, in_toml
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed
-from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
+from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON, DroppedFolder, OfflineTable, Orphan
 from driftline.formats.open import EmbeddedLake, dropped, located, relocate, relocate_table
 from driftline.runtime.stores import configure
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.formats.base import AlterableTable
     from driftline.formats.home import Relocation
-    from driftline.formats.lakes import DroppedFolder, OfflineTable, Orphan
     from driftline.lake import Lake
     from driftline.operations.listing import Quarantine
     from driftline.stats import Stats

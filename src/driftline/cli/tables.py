@@ -13,7 +13,7 @@ from driftline.config import FILE, redacted
 from driftline.core.columns.statistics import iso
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.text import counted
-from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS
+from driftline.core.settings.declarations import PATH_SETTINGS, SETTINGS, Setting
 from driftline.core.support import as_json
 from driftline.errors import NeedsSpark, UsageError
 from driftline.ingest.pattern import Pattern
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from driftline.cli.scope import Invocation
-    from driftline.core.settings.declarations import Setting
     from driftline.formats.home import Relocation
     from driftline.formats.lakes import DroppedFolder
     from driftline.stats import Stats

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
@@ -19,7 +19,6 @@ from driftline.cli.process import log_phase, logs_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from rich.console import RenderableType
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 SURE = 2.0  # seconds until a rate is worth telling

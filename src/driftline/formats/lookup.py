@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from driftline.convert.converter import initial_default
 from driftline.core.schema.types import Field, Schema
-from driftline.keys.stored import KeyCache, KeyFinder
+from driftline.keys.stored import KeyCache, KeyFile, KeyFinder
 from driftline.runtime.spark_conf import runs_here
 from driftline.tasks.run import each
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from driftline.keys.identity import SoughtKeys
     from driftline.keys.settle import Found
-    from driftline.keys.stored import KeyFile
 
 _SMALL = 32 * 2**20  # bytes of key columns
 

@@ -13,14 +13,13 @@ from pyspark.errors import PySparkException
 from driftline.core.history.entries import COMPACTED, MOVED
 from driftline.core.schema.text import counted
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import Moved
+from driftline.formats.base import Added, CatalogTable, FileTransaction, Moved
 from driftline.formats.commit import Progress, Retry, commit
 from driftline.keys.slices import RowsOf, Slices
 from driftline.runtime.failure import explained
 from driftline.tasks.batch_folder import folder_of_batch
 
 if TYPE_CHECKING:
-    from driftline.formats.base import Added, CatalogTable, FileTransaction
     from driftline.keys.anew import RewriteCandidate
 
 _FAULT = "nothing is changed by this group; please report it"

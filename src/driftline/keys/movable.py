@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.core.schema.types import List, Map, Struct, Type
-from driftline.keys.stored import field_id, leaf_paths
-
-if TYPE_CHECKING:
-    from driftline.keys.stored import StoredRows
+from driftline.keys.stored import StoredRows, field_id, leaf_paths
 
 
 def why_immovable(

@@ -22,7 +22,7 @@ from driftline.core.support import as_json
 from driftline.errors import no_table
 from driftline.formats.base import CatalogTable, Moved
 from driftline.formats.commit import Retry, rewriting
-from driftline.formats.lakes import EndedSnapshots
+from driftline.formats.lakes import Catalog, EndedSnapshots, Expiry
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.arrow_rows import explaining_condition
 from driftline.quarantine import table as quarantine
@@ -33,8 +33,6 @@ from driftline.sql.quoting import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from driftline.formats.lakes import Catalog, Expiry
 
     Split = Callable[[DataFrame], tuple[DataFrame, DataFrame]]
 

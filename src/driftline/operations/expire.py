@@ -17,12 +17,11 @@ from driftline.core.schema.text import counted
 from driftline.core.support import as_json
 from driftline.errors import UsageError, no_table
 from driftline.formats.commit import Retry
-from driftline.formats.lakes import EndedSnapshots
+from driftline.formats.lakes import Catalog, EndedSnapshots, Expiry
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable
-    from driftline.formats.lakes import Catalog, Expiry
 
 
 class ExpiredJson(TypedDict):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from driftline.core.changes import AddColumn, diff
@@ -50,9 +51,6 @@ from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.fold import Fold
 from driftline.sql.lost import Folding
 from driftline.sql.quoting import any_value
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SAMPLES = 10
 _SAMPLE = 200  # characters

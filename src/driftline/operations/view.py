@@ -18,7 +18,7 @@ from driftline.core.schema.naming import QUARANTINE, VIEW_SUFFIX, is_pattern
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError, DriftlineError, UsageError, no_table
-from driftline.formats.lakes import OwnView, OwnViews
+from driftline.formats.lakes import Catalog, OwnView, OwnViews
 from driftline.ingest.pattern import OTHER, Pattern
 from driftline.ingest.route import named_values
 from driftline.operations.alter import Altered, AlterRequest, alter
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.formats.base import CatalogTable
-    from driftline.formats.lakes import Catalog
 
 _OF, _TYPES = "driftline.view-of", "driftline.view-types"
 _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")

@@ -18,12 +18,12 @@ from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.fs import FileSelector, FileType
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
 from driftline.convert import arrow_type
 from driftline.core.schema.types import (
@@ -45,9 +45,6 @@ from driftline.runtime.aws import client
 from driftline.runtime.aws import explaining as explaining_aws
 from driftline.runtime.disk import NO_ACCESS, mode
 from driftline.runtime.stores import Uri, configured, explaining, filesystem
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
 
 _SECOND = 10**9  # nanoseconds
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.columns.file_sizes import FileSizes
 from driftline.core.columns.statistics import (
     CommittedBatch,
     CountedBatch,
+    Counts,
     Numbers,
     SeenIn,
+    TableStatistics,
     ViolationCounts,
     violations,
 )
@@ -31,7 +32,7 @@ from driftline.ingest.route import Route
 from driftline.operations.history import History, history
 from driftline.quarantine.replays import REPLAY, is_replay, last_replay
 from driftline.sql.lost import WaitingValues as Rest
-from driftline.stats.exact import Own, Siblings, by_bounds, drifted, own_values, rewritten_values
+from driftline.stats.exact import Exact, Own, Siblings, by_bounds, drifted, own_values, rewritten_values
 from driftline.stats.model import (
     ChangeText,
     ColumnStatistics,
@@ -42,10 +43,6 @@ from driftline.stats.model import (
     TypeShare,
     WaitingSummary,
 )
-
-if TYPE_CHECKING:
-    from driftline.core.columns.statistics import CommittedBatch, Counts, TableStatistics
-    from driftline.stats.exact import Exact
 
 PLAIN = "first-sight"
 WATCHED = 200  # drifted fields whose values are counted by period

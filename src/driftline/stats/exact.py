@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from driftline.core.columns.siblings import drifted_fields
-from driftline.core.columns.statistics import Numbers, Value, shown
+from driftline.core.columns.statistics import Numbers, TableStatistics, Value, shown
 from driftline.core.planning.plan import facet_of
 from driftline.core.planning.policies.preserve import takes
 from driftline.core.schema.types import (
@@ -34,7 +34,6 @@ from driftline.sql.quoting import name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from driftline.core.columns.statistics import TableStatistics
     from driftline.formats.base import CatalogTable
 
 

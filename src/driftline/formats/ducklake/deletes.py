@@ -26,8 +26,8 @@ from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.settle import Found
-from driftline.keys.stored import KeyFile, KeyFinder, StoredRows, as_table
-from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
+from driftline.keys.stored import KeyCache, KeyFile, KeyFinder, StoredRows, as_table
+from driftline.write.positions import DUCKLAKE_IDS, Positions, read_positions, write_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
     from driftline.keys.identity import SoughtKeys
-    from driftline.keys.stored import KeyCache
-    from driftline.write.positions import Positions
 
 _ID = "__f"  # begins the names of columns that the catalog keeps; the id follows
 _FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its footer

@@ -29,7 +29,7 @@ from driftline.formats.ducklake.snapshot import (
     state_of,
 )
 from driftline.keys.identity import BatchKeys, FieldColumns
-from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested
+from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, key_texts, name_of, nested
 from driftline.keys.remembered import latest as latest_of
 from driftline.write import FilePlan, FileSettings, NewFile, write_files
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
-    from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
 
 # Keys are JSON texts here. Columns of the key's own types would have to follow each change of the table.

@@ -13,11 +13,10 @@ from driftline.core.columns.file_sizes import (
     small_below,
 )
 from driftline.formats.ducklake.layout import specs_of
-from driftline.formats.ducklake.snapshot import LIVE
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.formats.ducklake.snapshot import LakeState, TableRow
 
 TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 _TARGET_KEY = "target_file_size"  # of the catalog's settings

@@ -10,13 +10,12 @@ from driftline.core.schema.naming import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, NeedsSpark
 from driftline.formats.base import REMEMBERED, State
-from driftline.formats.ducklake.catalog import CatalogDatabase, NoLakeError
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
 from driftline.formats.ducklake.types import COMMENT, ColumnRow, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.ducklake.catalog import Connection
 
 MAPPING = "driftline.mapping"  # the tag that `mapping` keeps its own book in
 # Behind a table's name: the table of the deletes that it remembers

@@ -24,7 +24,7 @@ from driftline.core.columns.statistics import (
     shown,
 )
 from driftline.core.columns.timeline import periods
-from driftline.core.history.entries import BATCH, MOVED, SEEN
+from driftline.core.history.entries import BATCH, MOVED, SEEN, Versions
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table
@@ -37,7 +37,6 @@ from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live, 
 from driftline.formats.ducklake.types import defaults_ever
 
 if TYPE_CHECKING:
-    from driftline.core.history.entries import Versions
     from driftline.formats.base import State
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 

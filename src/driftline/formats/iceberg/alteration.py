@@ -23,21 +23,18 @@ from driftline.core.schema.definition import (
 )
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
-from driftline.formats.base import CommitConflict
+from driftline.formats.base import CommitConflict, LastBatch
 from driftline.formats.iceberg.commit import SyncedCommit, begin, check_head, replace_metadata, upkeep
 from driftline.formats.iceberg.definition import definition, metrics_of_all, step, update_schema
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.handle import IcebergHandle
-from driftline.formats.iceberg.manifests import by_entries, by_spark, entries_of, null_count
+from driftline.formats.iceberg.manifests import FileNulls, by_entries, by_spark, entries_of, null_count
 from driftline.formats.iceberg.reader import before_compaction, read_as
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from driftline.formats.base import LastBatch
-    from driftline.formats.iceberg.manifests import FileNulls
 
 
 def rename_table(table: IcebergHandle, name: str) -> None:

@@ -19,7 +19,7 @@ from driftline.config import DURABILITY
 from driftline.core.history.entries import EXPIRING, LEDGER
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
-from driftline.formats.home import Relocation
+from driftline.formats.home import DisplacedLake, Relocation
 from driftline.formats.iceberg.commit import SyncedCommit, is_durable
 from driftline.formats.iceberg.dropped import record
 from driftline.formats.iceberg.expiry import IcebergExpiry
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.formats.home import DisplacedLake
 
 _AT_ONCE = 8  # files that are copied side by side
 _NUMBERED = re.compile(r"/v?(\d+)[-.][^/]*metadata\.json$")  # a metadata file, by its version

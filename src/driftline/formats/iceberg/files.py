@@ -45,6 +45,7 @@ from driftline.write import (
     InStore,
     Key,
     Partition,
+    RowTasks,
     WrittenFile,
     write_in_tasks,
 )
@@ -52,7 +53,6 @@ from driftline.write import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.write import RowTasks
 
 _RESOLVING = "ResolvingFileIO"
 _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"

@@ -37,13 +37,12 @@ from driftline.core.history.entries import BATCH, EXPIRED, EXPIRED_COMPACTIONS, 
 from driftline.core.history.retention import DELETES_BRANCH, is_compaction
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
-from driftline.core.schema.types import Primitive, Schema
+from driftline.core.schema.types import Field, Primitive, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.schema.types import Field
 
 CUT = 16  # characters, at which Iceberg cuts the bounds of texts
 _KINDS = {

@@ -31,7 +31,7 @@ from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.settle import Found
-from driftline.keys.stored import KeyFile, StoredRows, as_table, column_at, field_id, leaf_paths
+from driftline.keys.stored import KeyCache, KeyFile, StoredRows, as_table, column_at, field_id, leaf_paths
 from driftline.runtime import stores
 from driftline.runtime.disk import local, on_disk
 from driftline.runtime.spark_version import java_type
@@ -42,6 +42,7 @@ from driftline.write.positions import (
     ICEBERG_IDS,
     ROW_ID,
     ROW_ID_COLUMN,
+    Positions,
     read_positions,
     read_vector,
     write_positions,
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.keys.identity import BatchKeys, Bounds, SoughtKeys
-    from driftline.keys.stored import KeyCache
-    from driftline.write.positions import Positions
 
 
 class KeyFiles:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from driftline.convert import Lost
+from driftline.convert import Converter, Lost
 from driftline.convert.declared import Declared, entries_of
 from driftline.convert.kernels import convert
 from driftline.convert.rest import row_texts
@@ -49,9 +49,6 @@ from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.expectations import ExpectationCheck
 from driftline.readers.rejects import ORIGIN, Origin, Origins, Reject, origin_array, reject_batch
 from driftline.readers.task import AdmissionTerms, Diverged, group_parts
-
-if TYPE_CHECKING:
-    from driftline.convert import Converter
 
 Flags: TypeAlias = NDArray[np.bool_]
 
