@@ -16,6 +16,7 @@ from core.random_steps import Json, steps
 from core.table_in_memory import TableInMemory, plain_rows, valued
 from driftline.convert.records import RowRecords, is_declared
 from driftline.convert.replanner import ColumnSwap, Replanner, _valued
+from driftline.convert.witnesses import Witnesses, needed_rows
 from driftline.core.changes import apply
 from driftline.core.columns.replanning import (
     Replanned,
@@ -26,7 +27,7 @@ from driftline.core.columns.replanning import (
 )
 from driftline.core.planning.plan import Conversion, Plan
 from driftline.core.planning.planner import plan
-from driftline.core.planning.shape import without_excluded
+from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import LONG, Field, List, Map, Path, Schema, Struct, Type
@@ -65,15 +66,24 @@ def lines_of(table: TableInMemory) -> list[bytes]:
     return [line for reading in records.readings() for rows in table.rows for line in reading.lines(rows)]
 
 
+def needed_lines_of(table: TableInMemory) -> list[bytes]:
+    """The records of those of its rows that a plan has to know."""
+    records, witnesses = RowRecords(table.schema.struct, MARK, table.settings.fields), Witnesses()
+    needed = [needed_rows(records, rows, witnesses) for rows in table.rows]
+    return [line for reading in records.readings() for rows in needed for line in reading.lines(rows)]
+
+
 def replan_of(
     table: TableInMemory, *paths: Path, narrow: bool = False, fixed: Sequence[Path] = ()
 ) -> Replanned:
     def plan_of(before: Schema, excluded: frozenset[Path]) -> Plan:
         settings = settings_of_rows(table.settings, excluded)
-        observer = JsonObserver(expect(before, settings), settings)
-        observer.feed(lines_of(table), "rows", 1)
-        shape = without_excluded(observer.result().shape, settings.fields)
-        return plan(before, shape, settings)
+        planned, by_needed = (
+            plan(before, shape_of(lines, before, settings), settings)
+            for lines in (lines_of(table), needed_lines_of(table))
+        )
+        assert columns(by_needed.schema.struct) == columns(planned.schema.struct)
+        return by_needed
 
     def inexact(planned: Plan, fields: Sequence[ReplannedField]) -> set[Path]:
         swap = ColumnSwap.of(table.schema, planned, fields, MARK)
@@ -84,6 +94,12 @@ def replan_of(
     why = dict.fromkeys(fixed, "a test")
     request = ReplanRequest(table.schema, MARK, why, is_declared, paths, narrow)
     return replanned(request, plan_of, inexact)
+
+
+def shape_of(lines: Sequence[bytes], before: Schema, settings: TableSettings) -> RecordShape:
+    observer = JsonObserver(expect(before, settings), settings)
+    observer.feed(lines, "rows", 1)
+    return without_excluded(observer.result().shape, settings.fields)
 
 
 def columns(struct: Struct) -> set[tuple[Path, str, Path]]:
@@ -192,6 +208,30 @@ def test_batches_that_drifted_get_the_columns_of_one_batch(block: int) -> None:
                 )
                 assert found == wanted, f"{column}: {name}"
     assert checked > SEEDS // 10
+
+
+def drifted_row(number: int) -> dict[str, Any]:
+    late = number > 500
+    return {
+        "id": number,
+        "price": number + 0.5 if late else number,
+        "by": {"id": f"u{number}" if late else number, "tags": ["a", f"b{number}"]},
+        "lines": [{"n": 1.5 if late else 2, "at": "2026-01-02T03:04:05Z"}],
+    }
+
+
+def test_of_rows_that_are_alike_a_few_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [drifted_row(number) for number in range(1_000)]
+    table = table_of(records[:501], records[501:])
+    assert len(needed_lines_of(table)) < 10
+    outcome = replan_of(table)
+    assert {field.path for field in outcome.fields} == {("price",), ("by", "id"), ("lines", "n")}
+    swap = ColumnSwap.of(table.schema, outcome.plan, outcome.fields, MARK)
+    replanner = Replanner.of(
+        swap, outcome.plan, apply(table.schema, swap.added), settings_of_rows(table.settings)
+    )
+    monkeypatch.setattr(RowRecords, "lines", None)
+    assert [replanner.faults(rows) for rows in table.rows] == [set(), set()]
 
 
 def test_a_field_without_a_value_keeps_its_name_from_a_new_column() -> None:

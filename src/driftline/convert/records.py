@@ -19,7 +19,7 @@ from driftline.convert.declared import entries_of
 from driftline.convert.leaves import by_list
 from driftline.convert.promoter import Steps, nested
 from driftline.convert.rest import json_values
-from driftline.core.columns.siblings import families
+from driftline.core.columns.siblings import SiblingGroup, families
 from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.own_columns import is_type_key, rest_column, steps, type_key
 from driftline.core.schema.naming import is_metadata
@@ -130,7 +130,7 @@ class RowRecords:
         places = {id(f): place for place, f in enumerate(struct.fields)}
         records: list[dict[str, Any]] = [{} for _ in range(count)]
         for family in families([struct], self.mark):
-            columns_in_order = sorted(filter(self._reads, family.columns), key=_rank)
+            columns_in_order = self.order(family)
             inside = field_settings.of(family.key)
             values_by_column = [
                 (peel(f.type), self._values(f.type, columns[places[id(f)]], inside)) for f in columns_in_order
@@ -145,6 +145,10 @@ class RowRecords:
                 if parts:
                     record[family.key] = _one(parts, unit)
         return records
+
+    def order(self, family: SiblingGroup) -> list[Field]:
+        """The columns of a field that are read, in the order in which they are asked."""
+        return sorted(filter(self._reads, family.columns), key=_rank)
 
     def _reads(self, column: Field) -> bool:
         return column.id not in self.left_out and is_spelled(column.type) and not is_metadata(column.doc)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from driftline.convert.converter import Converter, Lost, without_defaults
 from driftline.convert.declared import entries_of
 from driftline.convert.leaves import same_lists
 from driftline.convert.records import RowRecords, is_spelled_whole
+from driftline.convert.typed_rows import TypedRows, differing
 from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, without_columns
 from driftline.core.columns.replanning import ReplannedField
@@ -185,12 +185,7 @@ class Replanner:
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with the old columns and the new ones. Raises Misplaced."""
         base = self.same.of_arrow(batch, self.before, json=False)
-        # What may be a moment is one: it goes to the same columns as the number.
-        lines = replace(self._records, moments=True).lines(batch)
-        records = [
-            {key: member for key, member in parse(line).items() if key in self._keys} for line in lines
-        ]  # the rest may have other keys
-        filled = self.anew.of_json(records)
+        filled = self._anew(batch)
         columns = self._filled(self.between, base.columns, self.anew.struct, filled.columns)
         if self.swap.rest is not None:
             old, new = self.swap.rest
@@ -207,9 +202,12 @@ class Replanner:
             rows = self.rows(batch)
         except (Misplaced, Lost):
             return {field.path for field in self.swap.fields}
-        gone = self.swap.gone
+        records = replace(self._records, struct=self.between, left_out=self.swap.gone | self._others)
+        differs = differing(self._typed(self._records, batch), self._typed(records, rows))
+        if not differs.any():
+            return doubtful
+        batch, rows = batch.filter(pa.array(differs)), rows.filter(pa.array(differs))
         lines_before = [reading.lines(batch) for reading in self._records.readings()]
-        records = replace(self._records, struct=self.between, left_out=gone | self._others)
         lines_after = [reading.lines(rows) for reading in records.readings()]
         for old_lines, new_lines in zip(
             zip(*lines_before, strict=True), zip(*lines_after, strict=True), strict=True
@@ -222,6 +220,36 @@ class Replanner:
                 if not any(_valued(a.get(key)) == _valued(b.get(key)) for a in old for b in new):
                     doubtful.add(field.path)
         return doubtful
+
+    def _anew(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of the plan, made of whole columns, or row by row where need be. Raises Lost."""
+        typed = self._typed(self._records, batch)
+        sure = ~(typed.doubtful | typed.hollow) & bool(typed.arrays)
+        filled = []
+        try:
+            if sure.any():
+                plain = typed.having(sure)
+                filled.append(self.anew.of_arrow(plain.batch, plain.struct, json=True))
+        except Lost:  # of a value whose type depends on the others of its field
+            sure = np.zeros_like(sure)
+        if not filled or not sure.all():
+            filled.append(self._of_lines(batch.filter(pa.array(~sure))))
+        if len(filled) == 1:
+            return filled[0]
+        order = np.argsort(np.concatenate((np.flatnonzero(sure), np.flatnonzero(~sure))))
+        return pa.Table.from_batches(filled).combine_chunks().to_batches()[0].take(pa.array(order))
+
+    def _of_lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # What may be a moment is one: it goes to the same columns as the number.
+        lines = replace(self._records, moments=True).lines(batch)
+        records = [
+            {key: member for key, member in parse(line).items() if key in self._keys} for line in lines
+        ]  # the rest may have other keys
+        return self.anew.of_json(records)
+
+    @staticmethod
+    def _typed(records: RowRecords, batch: pa.RecordBatch) -> TypedRows:
+        return TypedRows.of(records, batch, spelled=True)
 
     @property
     def _records(self) -> RowRecords:
@@ -323,7 +351,7 @@ def _no_number(array: pa.Array, type_: Type) -> bool:
     """True if a floating-point number in an array is none, at any depth."""
     match type_:
         case Primitive(name) if name in _FLOATING:
-            return any(not isfinite(number) for number in array.drop_null().to_pylist())
+            return bool(pc.any(pc.invert(pc.is_finite(array))).as_py())
         case Struct(fields):
             return any(_no_number(array.field(place), f.type) for place, f in enumerate(fields))
         case List(element):

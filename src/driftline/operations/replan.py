@@ -21,11 +21,13 @@ from driftline.convert.records import RowRecords, is_declared
 from driftline.convert.replanner import ColumnSwap, Replanner
 from driftline.convert.spark import from_spark
 from driftline.convert.types import DEEPEST
+from driftline.convert.witnesses import Witnesses, needed_rows
 from driftline.core.changes import apply, diff
 from driftline.core.columns.replanning import (
     Replanned,
     ReplannedField,
     ReplanRequest,
+    fills,
     fixed_fields,
     replanned,
     settings_of_rows,
@@ -55,7 +57,7 @@ from driftline.runtime.spark_conf import FILES, LOOK, configured
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.sql.lost import waiting
-from driftline.sql.quoting import any_value, name
+from driftline.sql.quoting import any_value, name, spark_type
 from driftline.tasks.run import FrameTasks, converted, numbered
 
 if TYPE_CHECKING:
@@ -233,7 +235,7 @@ def _applied(
             nonlocal run
             run = replace(run, rows=run.rows.unionByName(appended))
             now = run.outcome(chosen, narrow=narrow)
-            if (now.plan.schema, now.plan.route) != (outcome.plan.schema, outcome.plan.route):
+            if (now.plan.schema, fills(now.plan.route)) != (outcome.plan.schema, fills(outcome.plan.route)):
                 raise Moved("what others have appended meanwhile would have other columns")
 
         rewrite.replace(anew, {"driftline.replan": "true"}, check)
@@ -327,7 +329,7 @@ class _ReplanRun:
     @property
     def _texts_of_rows(self) -> tuple[DataFrame, Texts]:
         records = RowRecords(self.state.schema.struct, self.settings.mark, self.settings.fields)
-        return numbered(self.rows), _RecordsOfRows(records)
+        return numbered(self.rows), _RecordsOfRows(records, Witnesses())
 
     def _inexact(self, planned: Plan, fields: Sequence[ReplannedField]) -> set[Path]:
         """The fields with a value that would not read back as it is."""
@@ -336,10 +338,16 @@ class _ReplanRun:
         between = apply(self.state.schema, swap.added)
         replanner = Replanner.of(swap, planned, between, settings_of_rows(self.settings))
         with deep_recursion(DEEPEST):  # the plan is sent with the task
-            paths_by_task = (
-                numbered(self.rows).mapInArrow(partial(_faults, replanner), "paths binary").collect()
-            )
+            rows = numbered(self.rows.selectExpr(*self._only(swap)))
+            paths_by_task = rows.mapInArrow(partial(_faults, replanner), "paths binary").collect()
         return {path for row in paths_by_task for path in pickle.loads(row.paths)}  # noqa: S301  our own bytes
+
+    def _only(self, swap: ColumnSwap) -> Iterator[str]:
+        """SQL for the table's columns, of which only those are read that a swap has to do with."""
+        names = {column.path[0] for field in swap.fields for column in (*field.now, *field.then)}
+        for f in self.state.schema.struct.fields:
+            is_read = f.name in names or (swap.rest is not None and f.name == swap.rest[0])
+            yield name(f.name) if is_read else f"cast(null as {spark_type(f.type)}) as {name(f.name)}"
 
     def _columns_of(self, fields: Sequence[ReplannedField]) -> tuple[DataFrame, Struct]:
         """The rows with the columns that the fields are in."""
@@ -388,13 +396,20 @@ def _faults(replanner: Replanner, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class _RecordsOfRows(PlainTexts):
-    """The records of rows, as texts."""
+    """The records of rows, as texts.
+
+    Attributes:
+        witnesses: leaves out the rows that add nothing to those before; None where each record is judged.
+    """
 
     records: RowRecords
+    witnesses: Witnesses | None
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The records of a batch."""
         rows = from_spark(batch, self.records.struct)
+        if self.witnesses is not None:
+            rows = needed_rows(self.records, rows, self.witnesses)
         for reading in self.records.readings():
             lines = reading.lines(rows)
             yield Run(lines, "", 1, partial(_reject, lines), None, Origins(Origin()))
@@ -418,4 +433,10 @@ class _ReplanScan(BatchScan):
         return None
 
     def _tasks(self, conversion: JsonRows | None) -> FrameTasks:
-        return FrameTasks([(frame, TextReader(texts, self.terms)) for frame, texts in self.frames])
+        readers = (TextReader(self._judged(texts), self.terms) for _, texts in self.frames)
+        return FrameTasks([(frame, reader) for (frame, _), reader in zip(self.frames, readers, strict=True)])
+
+    def _judged(self, texts: Texts) -> Texts:
+        """The texts; where records are refused one by one, those of all rows."""
+        is_thin = self.terms.refuse and isinstance(texts, _RecordsOfRows)
+        return replace(texts, witnesses=None) if is_thin else texts  # type: ignore[type-var]

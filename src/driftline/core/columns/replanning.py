@@ -10,9 +10,10 @@ from typing import TypeAlias
 from driftline.core.changes import AddColumn
 from driftline.core.columns.siblings import families
 from driftline.core.planning.conversions import fits
-from driftline.core.planning.plan import Plan
+from driftline.core.planning.plan import FieldRoute, Plan, RecordRoute
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.policies.preserve import DATELIKE
+from driftline.core.planning.shape import FieldShape
 from driftline.core.schema.naming import caseless, data_key, is_metadata, unmarked
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import (
@@ -23,6 +24,7 @@ from driftline.core.schema.types import (
     Path,
     Primitive,
     Schema,
+    SourceLocation,
     Struct,
     Type,
     all_optional,
@@ -106,6 +108,25 @@ class ReplanRequest:
 
 PlanOf: TypeAlias = Callable[[Schema, frozenset[Path]], Plan]
 Inexact: TypeAlias = Callable[[Plan, Sequence[ReplannedField]], Iterable[Path]]
+
+
+def fills(route: RecordRoute) -> object:
+    """The types that fill each column, without samples and places, by which no row is made."""
+    return {field.key: _fills_of_field(field) for field in route.fields}
+
+
+def _fills_of_field(field: FieldRoute) -> object:
+    bare = replace(field, shape=FieldShape(SourceLocation()), columns=())
+    columns = [
+        (
+            replace(column, record=None, value=None, takes=()),
+            frozenset(column.takes),
+            None if column.record is None else fills(column.record),
+            None if column.value is None else _fills_of_field(column.value),
+        )
+        for column in field.columns
+    ]
+    return bare, frozenset(field.shape.facets), columns
 
 
 def settings_of_rows(settings: TableSettings, excluded: Iterable[Path] = ()) -> TableSettings:
