@@ -21,7 +21,7 @@ from driftline.keys import anew
 
 FORMATS = ("iceberg", "duckdb", "sqlite")
 TABLE, NEW, OTHER = "s.t", "s.new", "s.other"
-KEYED, OF_VERSION_2 = "s.keyed", "s.keyed_2"
+KEYED, OF_VERSION_2, UNUSED = "s.keyed", "s.keyed_2", "s.unused"
 USUAL = {"policy": "preserve", "on_conflict": "quarantine", "new_fields": "add"}
 
 FIRST = [{"id": 1, "price": 4, "name": "a"}, {"id": 2, "price": "x", "name": "b"}, {"id": 3, "price": 5}]
@@ -82,6 +82,9 @@ def prepare_keyed(lake: Lake, files: Path) -> None:
         settings = CHANGED | ({"format_version": version} if version else {})
         lake.table(name).ingest(put(files / name / "0.jsonl", ROWS), settings=settings)
         lake.table(name).ingest(put(files / name / "1.jsonl", UPDATE))
+    for number, price in enumerate([1, {"x": 1}, 30]):  # the object, in a column of its own, is updated away
+        change = [{"id": 3, "price": price, "at": number}]
+        lake.table(UNUSED).ingest(put(files / UNUSED / f"{number}.jsonl", change), settings=CHANGED)
     put(files / "changes.jsonl", CHANGES, "broken 1")
     for folder, stream in (("changes", STREAM_OF_CHANGES), ("many", LONG_STREAM)):
         for number, records in enumerate(stream):
@@ -202,6 +205,9 @@ CASES = {
         prices=prices_after([CHANGES]), raws=frozenset({"broken 1"}), table=OTHER, formats=["iceberg"],
     ),
     "compact": Case(lambda lake, home: compacted(lake, TABLE), always=True),
+    "compact, unused columns": Case(
+        lambda lake, home: lake.table(UNUSED).compact(drop_unused=True), prices={3: 30}, table=UNUSED, always=True
+    ),
     "clean": Case(lambda lake, home: lake.clean(0), always=True),
     "capture": Case(
         lambda lake, home: capture_from(lake, home / "files" / "stream"),

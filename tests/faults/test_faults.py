@@ -41,6 +41,8 @@ SAMPLE = [
     # In its commit, and where it deletes what nothing names any more.
     pytest.param("iceberg", "relocate", Mode.FULL, 0.835, marks=pytest.mark.nightly),
     pytest.param("iceberg", "relocate", Mode.FAIL, 0.975, marks=pytest.mark.nightly),
+    pytest.param("iceberg", "compact, unused columns", Mode.FREEZE, 0.9, marks=pytest.mark.nightly),
+    pytest.param("duckdb", "compact, unused columns", Mode.FULL, 0.9, marks=pytest.mark.nightly),
     pytest.param("iceberg", "replan", Mode.FREEZE, 0.7, marks=pytest.mark.nightly),  # about its commit
     ("iceberg", "ingest", Mode.KILL, 0.8),  # the last one: after it the next would start another process
 ]

@@ -77,7 +77,9 @@ def test_a_sibling_without_a_live_value_goes_in_one_commit_that_undo_takes_back(
     assert sizes(table) == ROWS
     assert [entry.by for entry in table.history().entries][-1] == "compact"
     assert table.stats().batches == batches
-    assert table.compact(drop_unused=True).unused.dropped == ()
+    again = table.compact(drop_unused=True)
+    assert again.unused.dropped == () and "drift have values: price_string" in repr(again)
+    assert "column" not in repr(table.compact())
     assert "size_record" in table.undo().undone
     assert (table.state().schema.struct, sizes(table)) == (before.schema.struct, rows)
     # What a person brought back stays.
@@ -112,6 +114,9 @@ def test_a_value_that_comes_between_the_look_and_the_commit_keeps_its_column(
     compacted = table.compact(drop_unused=True)
     assert [column.path for column in compacted.unused.dropped] == [("price_date",)]
     assert sizes(table) == [*OLD, (3, None, OBJECT)]
+    again = table.compact(drop_unused=True)
+    assert again.to_dict()["in_use"] == ["size_record"]
+    assert "no column to drop: those that came with drift have values: size_record" in repr(again)
 
 
 def test_a_batch_that_was_planned_before_the_drop_is_planned_again_and_keeps_its_values(

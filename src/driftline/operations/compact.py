@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
 class CompactedJson(TypedDict):
     """A `Compacted`, in JSON. ``left``: the number of files that stay as they are, by the reason.
 
-    ``kept``: the reasons for columns without a value to stay, by path; ``forgotten_deletes``: the number of
-    remembered deletes that were past their time.
+    ``kept``: the reasons for columns without a value to stay, by path; ``in_use``: the columns that came with
+    drift and have values, if unused ones were to go; ``forgotten_deletes``: the number of remembered deletes
+    that were past their time.
     """
 
     table: str
@@ -41,6 +41,7 @@ class CompactedJson(TypedDict):
     left: dict[str, int]
     dropped: list[UnusedColumnJson]
     kept: dict[str, str]
+    in_use: list[str]
     forgotten_deletes: int
     notes: list[str]
     done: bool
@@ -64,13 +65,33 @@ class Compacted(Shown):
     files_after: int
     bytes_before: int
     bytes_after: int
-    rows: int
-    written_anew: int
-    commits: int
-    left: Mapping[str, int]
     is_done: bool
+    left: Mapping[str, int]
+    rows: int = 0
+    written_anew: int = 0
+    commits: int = 0
     unused: Unused = field(default_factory=Unused)
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, chosen: Rewritable, *, is_done: bool) -> Compacted:
+        """The files of a table, of which none is written anew yet."""
+        return cls(name, *(chosen.files,) * 2, *(chosen.size,) * 2, is_done, dict(chosen.left))
+
+    def having(self, group: Sequence[RewriteCandidate], files: int, size: int) -> Compacted:
+        """With files of these bytes in place of a group."""
+        return replace(
+            self,
+            files_after=self.files_after + files - len(group),
+            bytes_after=self.bytes_after + size - sum(file.size for file in group),
+            rows=self.rows + sum(file.left for file in group),
+            written_anew=self.written_anew + len(group),
+            commits=self.commits + 1,
+        )
+
+    def leaving(self, group: Sequence[RewriteCandidate], reason: str) -> Compacted:
+        """With a group as it was."""
+        return replace(self, left={**self.left, reason: self.left.get(reason, 0) + len(group)})
 
     def to_dict(self) -> CompactedJson:
         """The form that JSON output has."""
@@ -81,29 +102,10 @@ class Compacted(Shown):
             left=dict(self.left),
             dropped=self.unused.dropped,
             kept=kept,
+            in_use=[dotted(path) for path in self.unused.in_use],
             forgotten_deletes=self.unused.forgotten,
             done=self.is_done,
         )
-
-
-@dataclass(slots=True)
-class _Tally:
-    """The groups that are written anew so far."""
-
-    files: int = 0
-    size: int = 0
-    rows: int = 0
-    gone: int = 0
-    commits: int = 0
-    left: Counter[str] = field(default_factory=Counter)
-
-    def add(self, group: Sequence[RewriteCandidate], files: int, size: int) -> None:
-        """Count a group, and the files that take its place."""
-        self.files += files - len(group)
-        self.size += size - sum(file.size for file in group)
-        self.rows += sum(file.left for file in group)
-        self.gone += len(group)
-        self.commits += 1
 
 
 def compact(
@@ -133,31 +135,27 @@ def compact(
         raise no_table(table.name)
     progress("choosing files")
     with explaining(table.name):
-        chosen = file_transaction(table, Retry(table.name, progress)).rewritable(sort=sort)
-    tally = _Tally(left=Counter(chosen.left))
+        transaction = file_transaction(table, Retry(table.name, progress))
+        chosen = transaction.rewritable(sort=sort)
+    outcome = Compacted.of(table.name, chosen, is_done=not dry_run)
     for number, group in enumerate(chosen.groups, 1):
         if dry_run:
             size = sum(file.bytes_left for file in group)
-            tally.add(group, -(-size // max(chosen.target, 1)), size)
+            outcome = outcome.having(group, -(-size // max(chosen.target, 1)), size)
             continue
         progress(f"group {number} of {len(chosen.groups)}")
+        retry = Retry(table.name, progress)
         try:
             with explaining(table.name):
-                retry = Retry(table.name, progress)
-                added = write_anew(file_transaction(table, retry), table, group, retry)
+                if number > 1:
+                    transaction = file_transaction(table, retry)
+                added = write_anew(transaction, table, group, retry)
         except Moved as reason:
-            tally.left[str(reason)] += len(group)
+            outcome = outcome.leaving(group, str(reason))
         else:
-            tally.add(group, added.files, added.bytes)
-    compacted = _outcome(table.name, chosen, tally, is_done=not dry_run)
+            outcome = outcome.having(group, added.files, added.bytes)
     if not drop_unused:
-        return compacted
+        return outcome
     progress("looking for columns without a value")
     # Behind the files: these have lost their deleted rows, so metadata tell more of what is in them.
-    return replace(compacted, unused=drop_unused_columns(table, dry_run=dry_run, progress=progress))
-
-
-def _outcome(name: str, chosen: Rewritable, tally: _Tally, *, is_done: bool) -> Compacted:
-    files, size = chosen.files + tally.files, chosen.size + tally.size
-    counts = (chosen.files, files, chosen.size, size, tally.rows, tally.gone, tally.commits)
-    return Compacted(name, *counts, dict(tally.left), is_done)
+    return replace(outcome, unused=drop_unused_columns(table, dry_run=dry_run, progress=progress))

@@ -62,12 +62,16 @@ class Unused:
     Attributes:
         dropped: those that were dropped, or would be.
         kept: the reasons for others to stay, by path; those alone are looked at whose metadata say enough.
+        in_use: those that came with drift and have values.
         forgotten: the number of remembered deletes that were past their time.
+        asked: True if these columns were to go.
     """
 
     dropped: tuple[UnusedColumn, ...] = ()
     kept: Mapping[Path, str] = field(default_factory=dict)
+    in_use: tuple[Path, ...] = ()
     forgotten: int = 0
+    asked: bool = False
 
 
 def drop_unused(table: CatalogTable, *, dry_run: bool, progress: Callable[[str], None]) -> Unused:
@@ -98,7 +102,9 @@ def _drop_unused(table: CatalogTable, counter: ColumnCounter, *, dry_run: bool) 
     kept |= {c.path: "a struct needs a field" for c in empty if _is_spared(c, unused)}
     drops = [DropColumn(column.path) for column in unused]
     after = replace(before, schema=apply(before.schema, drops))
-    outcome = Unused(tuple(_described(before, after, column) for column in unused), kept, forgotten)
+    described = tuple(_described(before, after, column) for column in unused)
+    in_use = tuple(column.path for column, values in zip(free, counts, strict=True) if values.count)
+    outcome = Unused(described, kept, in_use, forgotten, asked=True)
     if (unused or forgotten) and not dry_run:
         record = of_compact("--drop-unused") if unused else {}  # which tells of a change of the definition
         alteration.change(after, record, pinned=True, span=span).commit()

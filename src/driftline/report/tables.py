@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,6 +145,8 @@ def compacted(result: Compacted) -> Iterator[RenderableType]:
         named = f"{verb}: {dotted(column.path)} {type_name(column.type)}: no row has a value; {column.why}"
         yield Hanging(Text(clean(named)), 2, 6)
         yield Hanging(Text(clean(column.then), "dim"), 6, 6)
+    if result.unused.asked and not (result.unused.dropped or result.unused.kept):
+        yield Hanging(Text(clean(f"no column to drop: {_in_use(result.unused.in_use)}"), "dim"), 2, 6)
     for path, reason in result.unused.kept.items():
         yield Hanging(Text(clean(f"kept: {dotted(path)}, without a value: {reason}"), "dim"), 2, 6)
     if count := result.unused.forgotten:
@@ -154,6 +156,14 @@ def compacted(result: Compacted) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(note)), 2, 6)
     if not result.is_done:
         yield Text("dry run: nothing is changed")
+
+
+def _in_use(columns: Sequence[tuple[str, ...]]) -> str:
+    """The columns that came with drift and have values, as words."""
+    if not columns:
+        return "none came with drift"
+    more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
+    return f"those that came with drift have values: {', '.join(map(dotted, columns[:LISTED]))}{more}"
 
 
 def undone(result: Undone) -> Iterator[RenderableType]:
