@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions docs-pictures
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -155,6 +155,9 @@ bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to pla
 
 bench-pages: $(INSTALLED) ## the pages of `driftline ui` for thousands of tables, and of columns (ARGS="--tables 100")
 	@$(PY) bench/pages.py $(ARGS)
+
+bench-replan: $(INSTALLED) ## a replan, next to reading the rows (ARGS="--rows 200000")
+	@$(PY) bench/replan.py $(ARGS)
 
 bench-replanned: $(INSTALLED) ## drifting micro-batches, replanned while they come, verified and taken back (ARGS="--batches 60")
 	@$(PY) bench/replanned.py $(ARGS)

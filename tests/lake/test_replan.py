@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -108,6 +109,11 @@ def rows(table: Table, *ignored: str) -> list[str]:
     return sorted(json.dumps(without_nulls(record), sort_keys=True, default=str) for record in records)
 
 
+def file_of(file: Path, records: list[dict[str, Any]]) -> str:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(file)
+
+
 def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
@@ -192,6 +198,35 @@ def test_replan_applied_keeps_bytes_numbers_that_are_none_and_what_a_person_decl
         str(json.loads(row)["s"].get("raw")) for row in before
     )
     assert sorted(row["s"]["n"] for row in after) == [1.0, 2.0, 2.5]
+
+
+def test_replan_applied_to_rows_of_patches_keeps_the_order_of_each_field(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, settings = lake.table(table_name), {"key": "id", "order_by": "at", "merge": "patch"}
+    patches: list[list[dict[str, Any]]] = [
+        [{"id": 1, "at": 1, "size": 1, "by": {"id": 7, "x": 1}}, {"id": 2, "at": 1, "size": 2, "note": 1}],
+        [{"id": 1, "at": 5, "size": 2.5, "by": {"id": "u8"}}, {"id": 2, "at": 6, "note": None}],
+        [{"id": 1, "at": 3, "by": {"y": "z", "id": 9}, "size": 9, "note": "n"}],
+    ]
+    later = [
+        [
+            {"id": 1, "at": 4, "size": 100, "by": {"id": 10, "x": 2, "y": 1}},
+            {"id": 2, "at": 5, "note": "late"},
+        ],
+        [{"id": 1, "at": 2, "by": {"y": "old", "z": 1}}, {"id": 2, "at": 9, "size": "big", "by": {"id": 3}}],
+    ]
+    files = [file_of(tmp_path / f"{number}.jsonl", batch) for number, batch in enumerate([*patches, *later])]
+    for file in files[:3]:
+        table.ingest(file, settings=settings)
+    assert {field.field.path for field in table.replan(apply=True).fields} >= {("size",), ("by", "id")}
+    assert table.verify(files[:3], exactly=True).ok
+    for file in files[3:]:
+        table.ingest(file)
+    assert table.verify(files, exactly=True).ok
+    (first, second) = (json.loads(row) for row in rows(table))
+    assert (first["size"], first["by"]["id"], first["by"]["x"], first["note"]) == (2.5, "u8", 2, "n")
+    assert second["size_string"] == "big" and "note" not in second
 
 
 def test_replan_applied_beside_a_writer_takes_in_its_rows_or_plans_again(

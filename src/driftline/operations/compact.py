@@ -147,8 +147,7 @@ def compact(
         retry = Retry(table.name, progress)
         try:
             with explaining(table.name):
-                if number > 1:
-                    transaction = file_transaction(table, retry)
+                transaction = transaction if number == 1 else file_transaction(table, retry)
                 added = write_anew(transaction, table, group, retry)
         except Moved as reason:
             outcome = outcome.leaving(group, str(reason))

@@ -41,7 +41,7 @@ from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import as_json, deep_recursion
-from driftline.errors import DataError, UsageError, no_table
+from driftline.errors import UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.commit import Retry, rewriting
 from driftline.ingest.accept import accepted
@@ -298,13 +298,7 @@ class _ReplanRun:
         )
 
     def check(self, outcome: Replanned) -> None:
-        """Raise DataError if one batch would refuse some row, or rows are merged field by field."""
-        row_key = self.settings.row_key
-        if row_key is not None and row_key.patch:
-            raise DataError(
-                f"{self.table.name}: its rows are merged field by field, and a replan would not keep their orders",
-                "resolve makes one column of a field",
-            )
+        """Raise DataError if one batch would refuse some row."""
         if outcome.plan.conflicts:
             settings = replace(self.settings_of(outcome), on_conflict="fail")
             self._accepted(outcome.plan.before, settings, [self._texts_of_rows])
