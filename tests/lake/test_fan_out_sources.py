@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from openpyxl import Workbook
 from pyarrow import orc
 
 from driftline.errors import DataError, UsageError
@@ -270,3 +271,40 @@ def test_a_capture_deals_the_rows_of_a_streaming_frame(lake: Lake, space: str, t
     a, b = (lake.table(f"{space}.{name}").read().orderBy("n" if name == "a" else "note") for name in "ab")
     assert [row.asDict() for row in a.collect()] == [{"event": "a", "n": 0}, {"event": "a", "n": 1}]
     assert [row.asDict() for row in b.collect()] == [{"event": "b", "note": "x"}] * 2
+
+
+SHEET: list[list[Any]] = [
+    ["Event", "n", "at", "only"],
+    ["a", 1, date(2026, 3, 2), None],
+    ["b", "x", datetime(2026, 3, 2, 10), True],
+    [None, None, None, None],
+    ["A", 2.5, date(2026, 3, 3), "NA"],
+    [None, 4, None, None],
+]
+OF_SHEET = {"a": (1, 4), "b": (2,), "_other": (5,)}
+
+
+@pytest.mark.parametrize(
+    "cuts", [[[(1, 6)]], [[(1, 3), (3, 6)]], pytest.param([[(1, 3)], [(3, 6)]], marks=pytest.mark.nightly)]
+)
+def test_dates_of_a_sheet_are_judged_table_by_table(
+    lake: Lake, space: str, tmp_path: Path, cuts: list[list[tuple[int, int]]]
+) -> None:
+    tables = lake.fan_out(f"{space}.{{event}}")
+    settings: dict[str, Any] = {"names": "fold", "nulls": "NA", "header": "yes", "metadata": "file,line"}
+    folders = {"all": (1, 2, 4, 5), **{f"{name}_alone": rows for name, rows in OF_SHEET.items()}}
+    for number, batch in enumerate(cuts):
+        for folder, chosen in folders.items():
+            (tmp_path / folder).mkdir(exist_ok=True)
+            files = []
+            for part, (start, end) in enumerate(batch):
+                workbook = Workbook()
+                for row in (0, *range(start, end)):
+                    workbook.active.append(SHEET[row if row in (0, *chosen) else 3])
+                files.append(tmp_path / folder / f"{number}{part}.xlsx")
+                workbook.save(files[-1])
+            if folder == "all":
+                tables.ingest(files, **settings)
+            elif any(start <= row < end for row in chosen for start, end in batch):
+                lake.table(f"{space}.{folder}").ingest(files, **settings)
+    assert_as_alone(lake, space, list(OF_SHEET))

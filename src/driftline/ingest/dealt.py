@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from driftline.ingest.deal_sheets import SheetDeal
     from driftline.ingest.deal_typed import Filled, TypedDeal
     from driftline.readers.csv.sample import CsvFile
     from driftline.readers.kafka.values import Wire
@@ -84,6 +85,26 @@ class TextSpool:
         """The texts of slices as a source."""
         assert isinstance(batch, JsonFiles)
         return Dealt(spool=self.path, slices=slices, texts=_texts_of_files, **_of_batch(batch, slices))
+
+
+@dataclass(frozen=True, slots=True)
+class SheetSpool:
+    """Rows of Excel's sheets in files of a folder."""
+
+    deal: SheetDeal
+    nulls: int = 0
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """The share of each table."""
+        return self.deal.shares
+
+    def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> JsonFiles:
+        """The rows of slices as a source."""
+        assert isinstance(batch, JsonFiles)
+        sheets = {part.file: [self.deal.splits[part.number]] for part in slices}
+        texts = {file: batch.texts[file] for file in sheets if file in batch.texts}
+        return JsonFiles(workbooks=True, dealt=sheets, texts=texts, **_of_batch(batch, slices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +228,11 @@ def dealable(source: Source, pattern: Pattern, read_by: TableSettings) -> Dealab
     if isinstance(source, KafkaJson):
         return source
     pattern.must_be_of_files()
-    if isinstance(source, JsonFiles) and not source.workbooks:
-        return source
-    if isinstance(source, ColumnFiles | TypedFrames):
+    if isinstance(source, JsonFiles | ColumnFiles | TypedFrames):
         return source
     raise UsageError(
-        f"{pattern.text}: {source.format or 'JSON in a column'} cannot go into the tables of a pattern so far",
-        "pass files of another format, a DataFrame, Arrow, pandas, Polars or dicts; or ingest table by table",
+        f"{pattern.text}: JSON in a column of a DataFrame cannot go into the tables of a pattern so far",
+        "write it to files, or ingest it table by table",
     )
 
 
@@ -229,6 +248,12 @@ def spooled(
         read_by: the settings by which its files are read.
         folder: for the spool files.
     """
+    if isinstance(source, JsonFiles) and source.workbooks:
+        from driftline.ingest.deal_sheets import SheetDeal  # late: with the first file of its kind
+
+        sheets = SheetDeal(folder)
+        sheets.deal(source.sheets(read_by), pattern, source.names, tables, read_by)
+        return SheetSpool(sheets)
     if isinstance(source, JsonFiles):
         path = folder / "dealt.arrow"
         reader = RecordValues(pattern, source.names)

@@ -505,6 +505,8 @@ class DealtBatch:
 def _read_by(settings: TableSettings, fmt: str) -> dict[str, Any]:
     """The settings by which records are taken out of files of a format."""
     csv = {setting: getattr(settings.csv, setting) for setting in _CSV_READ_BY} if fmt == "csv" else {}
+    if fmt == "excel":
+        csv = {"header": settings.csv.header, "skip_lines": settings.csv.skip_lines, "sheet": settings.sheet}
     return {setting: getattr(settings, setting) for setting in _READ_BY} | csv
 
 

@@ -84,13 +84,13 @@ def checked_tables(
 
 
 def _must_be_dealt(pattern: Pattern, data: Data, fmt: str | None, warehouse: str | None) -> None:
-    """Raise UsageError for files that do not go into the tables of a pattern."""
+    """Raise UsageError for files that are not dealt here."""
     paths, rows = paths_or_rows(data)
     kind = "json" if rows is not None else expand(paths, fmt, warehouse)[0]
     if kind not in _DEALT:
         raise UsageError(
-            f"{pattern.text}: {kind} does not go into the tables of a pattern so far",
-            "verify each table against its own files",
+            f"{pattern.text}: verify does not deal {kind} so far, whose dates depend on the other rows of a sheet",
+            "verify files of another format that have the same records",
         )
 
 

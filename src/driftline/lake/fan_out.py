@@ -82,7 +82,7 @@ class PatternTables(Shown):
         All tables' rows are written before the first table commits; each commits by itself.
 
         Args:
-            data: Files of one format but Excel; dicts; rows of pandas, Polars, Arrow or a DataFrame of Spark.
+            data: Files of one format; dicts; rows of pandas, Polars, Arrow or a DataFrame of Spark.
             format: As for `Table.ingest`; so are ``again``, ``keep`` and ``progress``.
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
@@ -140,7 +140,7 @@ class PatternTables(Shown):
         capture dies between the commits of two tables, its next start brings what is missing.
 
         Args:
-            data: A folder or glob of files of one format but Excel; topics of Kafka; or a
+            data: A folder or glob of files of one format; topics of Kafka; or a
                 streaming DataFrame, each row of which is a record.
             name: As for `Table.capture`; so are the arguments not told of here.
             settings: As for `ingest`; so are ``audit``, ``fail_on`` and ``at_most``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from html import unescape
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftline.convert.kernels import duration_text
 from driftline.core.schema.naming import caseless, in_case_of
@@ -89,24 +90,23 @@ def sheet_texts(
         notes: gets advice for a person.
         keys: those of the table's fields.
     """
-    rows, top = _rows(split)
-    first = _first(rows, top, dialect)
-    if first is None:
+    sheet = read_sheet(split, dialect)
+    if sheet is None:
         return
-    names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
+    names, rows = sheet.names, sheet.rows
     notes = [] if notes is None else notes
     # A name of the table comes first: an earlier sheet's own spelling of it is not in the table.
     keys, in_table = list(keys), set(map(caseless, keys))
     keys += [name for name in split.earlier_names if caseless(name) not in in_table]
-    notes.extend(respelled(names, keys, dialect, top + first + begins))
+    notes.extend(respelled(names, keys, dialect, sheet.above))
     names = folded_names(names, keys, dialect, notes)
-    notes.extend(filter(None, [advice]))
+    notes.extend(filter(None, [sheet.advice]))
     # In a column of moments a bare date is midnight: else the column would have two types.
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
     nulls = dict.fromkeys(dialect.null_texts, 0)
     # Blank lines count, so the numbers are those of the sheet.
-    texts = [b""] * (top + first + begins)
-    for row in rows[first + begins :]:
+    texts = [b""] * sheet.above
+    for row in rows:
         texts.append(cut(_text(row, names, moments, nulls), longest))
         if len(texts) >= _ROWS:
             yield _with_members(texts, split)
@@ -114,6 +114,48 @@ def sheet_texts(
     if texts:
         yield _with_members(texts, split)
     notes.extend(null_notes({text: count for text, count in nulls.items() if count}))
+
+
+class Sheet(NamedTuple):
+    """The rows of a sheet that are records.
+
+    Attributes:
+        above: the rows above the first of them.
+        rows: empty ones where others are.
+        names: of the columns, as the sheet has them.
+        advice: for a person.
+    """
+
+    above: int
+    rows: Sequence[Sequence[Any]]
+    names: Sequence[str]
+    advice: str
+
+    def picked(self, places: Iterable[int]) -> Sheet:
+        """The sheet with the rows at these places alone."""
+        rows: list[Sequence[Any]] = [()] * len(self.rows)
+        for place in places:
+            rows[place] = self.rows[place]
+        return self._replace(rows=rows)
+
+    def texts(self, dialect: Dialect, names: Sequence[str], split: Split) -> list[bytes]:
+        """The rows as texts, in which each date is as its cell has it. ``names``: of the columns."""
+        nulls = dict.fromkeys(dialect.null_texts, 0)
+        return _with_members([_text(row, names, set(), nulls) for row in self.rows], split)
+
+
+def read_sheet(split: Split, dialect: Dialect) -> Sheet | None:
+    """Read a sheet, or what was dealt of it; None without a row."""
+    if split.dealt:
+        with open(split.dealt, "rb") as file:
+            sheet: Sheet = pickle.load(file)  # noqa: S301  our own bytes
+            return sheet
+    rows, top = _rows(split)
+    first = _first(rows, top, dialect)
+    if first is None:
+        return None
+    names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
+    return Sheet(top + first + begins, rows[first + begins :], names, advice)
 
 
 def _rows(split: Split) -> tuple[list[list[Any]], int]:
@@ -142,9 +184,8 @@ def _first(rows: Sequence[Sequence[Any]], top: int, dialect: Dialect) -> int | N
 
 
 def _column_names(split: Split, dialect: Dialect) -> Sequence[str]:
-    rows, top = _rows(split)
-    first = _first(rows, top, dialect)
-    return () if first is None else _names(rows[first : first + _HEAD], dialect, split.path)[0]
+    sheet = read_sheet(split, dialect)
+    return () if sheet is None else sheet.names
 
 
 def _with_members(texts: list[bytes], split: Split) -> list[bytes]:

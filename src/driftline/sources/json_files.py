@@ -54,13 +54,15 @@ class JsonFiles(Source):
         texts: the texts in the paths of the files.
         ranges: the lines to read of some files; all of the others.
 
-    ``workbooks``: they are Excel's, whose rows are read as texts of JSON.
+    ``workbooks``: they are Excel's, whose rows are read as texts of JSON. ``dealt``: the sheets by file, if
+    some of their rows are read.
     """
 
     spark: SparkSession
     texts: PathTexts = field(default_factory=dict)
     ranges: Mapping[str, LineRange] = field(default_factory=dict)
     workbooks: bool = False
+    dealt: Mapping[str, Sequence[Split]] | None = None
     as_text: bool = True
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> JsonScan:
@@ -86,11 +88,17 @@ class JsonFiles(Source):
         for group in SplitReader([list(enumerate(files))], terms, numbered=True).open(0).groups():
             yield from group
 
+    def sheets(self, settings: TableSettings) -> Sequence[Split]:
+        """The sheets of workbooks."""
+        return self._splits(settings)
+
     def _splits(self, settings: TableSettings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
-        cut = partial(splits_of, as_documents=bool(settings.records), ranges=self.ranges)
+        cut: Callable[[str], Sequence[Split]] = partial(
+            splits_of, as_documents=bool(settings.records), ranges=self.ranges
+        )
         if self.workbooks:
-            cut = partial(sheet_split, sheet=settings.sheet)
+            cut = partial(sheet_split, sheet=settings.sheet) if self.dealt is None else self.dealt.__getitem__
         splits = [split for of_file in mapped(cut, self.files) for split in of_file]
         splits = with_earlier_names(splits, settings.csv) if self.workbooks else splits
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)

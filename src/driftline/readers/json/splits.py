@@ -32,6 +32,7 @@ class Split:
     ``bounded``: the file may go on behind its last split, with lines that are not read.
     ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
     ``earlier_names``: of the columns of workbooks before it, in whose letter case its own may stand.
+    ``dealt``: the file with the rows of a sheet that are read.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Split:
     sheet: str = ""
     earlier_names: tuple[str, ...] = ()
     bounded: bool = False
+    dealt: str = ""
 
     def cut(self, size: int) -> list[Split]:
         """Cut the split into parts of about this many bytes, if it can be cut."""
