@@ -114,6 +114,16 @@ def file_of(file: Path, records: list[dict[str, Any]]) -> str:
     return str(file)
 
 
+def seen(table: Table) -> dict[str, tuple[Any, Any]]:
+    """The batches in which columns of plain values, outside lists, were first and last seen."""
+    return {
+        column["path"]: (column["first_seen"], column["last_seen"])
+        for column in table.stats().to_dict()["columns"]
+        if column["type"] in ("boolean", "long", "double", "date", "string")
+        and not {"element", "_rest"} & {*column["path"].split(".")}
+    }
+
+
 def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
@@ -136,7 +146,7 @@ def test_replan_applied_makes_the_table_of_one_batch_and_undo_the_one_before(
     for batch in DRIFTING:
         table.ingest(batch)
     table.ingest([late], settings={"new_fields": "hold"})
-    before, columns_before = rows(table), columns(table)
+    before, columns_before, seen_before = rows(table), columns(table), seen(table)
     assert any('"_rest"' in row for row in before)
     applied = table.replan(apply=True)
     assert not applied.dry_run and len(applied.fields) == 6
@@ -146,8 +156,13 @@ def test_replan_applied_makes_the_table_of_one_batch_and_undo_the_one_before(
     assert table.replan().fields == ()
     assert table.verify([*(record for batch in DRIFTING for record in batch), late], exactly=True).ok
     assert table.history().entries[-1].by == "replan"
+    seen_after = seen(table)
+    assert seen_after["id"] == seen_before["id"]
+    assert (seen_after["size"], seen_after["day"]) == (seen_before["size"], seen_before["day"])
+    assert seen_after["by.id"] == (seen_before["by.id"][0], seen_before["by.id_string"][1])
     table.undo()
     assert (rows(table), columns(table)) == (before, columns_before)
+    assert seen(table) == seen_before
 
 
 def test_replan_applied_to_some_fields_leaves_the_others_and_what_waits(lake: Lake, table_name: str) -> None:

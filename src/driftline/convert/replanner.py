@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, without_columns
 from driftline.core.columns.replanning import ReplannedField
 from driftline.core.columns.siblings import Fields
+from driftline.core.planning.conversions import fits
 from driftline.core.planning.own_columns import REST, is_type_key, keys_of, rest_column, steps, type_key
 from driftline.core.planning.plan import Plan, RecordRoute, by_name, lean
 from driftline.core.schema.naming import Names, data_key, mark, marked_key
@@ -33,6 +35,7 @@ from driftline.core.schema.types import (
     Struct,
     Type,
     children,
+    peel,
     with_child,
 )
 from driftline.core.settings.table import TableSettings
@@ -113,6 +116,35 @@ class ColumnSwap:
         struct = _swapped(between.struct, self.gone, renamed)
         assert isinstance(struct, Struct)
         return replace(between, struct=struct)
+
+    def sources(self, now: Schema, between: Schema, waiting: Collection[Path]) -> dict[int, tuple[int, ...]]:
+        """The columns of now that have the values of each column, by id, as far as these are all it has.
+
+        Args:
+            now: the table's schema.
+            between: that with the new columns.
+            waiting: the fields of which values wait in the rest.
+        """
+        # Those that go, too: `undo` brings them back, with the values that the rows still have.
+        by_id: dict[int, tuple[int, ...]] = {f.id: (f.id,) for _, f in now.walk()}
+        paths = iter(self.names)
+        for field in self.fields:
+            before = [now.find(column.path) for column in field.now]
+            for path in islice(paths, len(field.then)):
+                column = between.find(path)
+                assert column is not None
+                if field.path not in waiting:
+                    by_id[column.id] = tuple(
+                        b.id for b in before if b is not None and _takes(column.type, b.type)
+                    )
+        return by_id
+
+
+def _takes(type_: Type, before: Type) -> bool:
+    """True if a column has the plain values of one of before."""
+    (dim, base), (dim_before, base_before) = peel(type_), peel(before)
+    is_plain = isinstance(base, Primitive) and isinstance(base_before, Primitive)
+    return is_plain and dim_before <= dim and fits(base_before, base)  # type: ignore[arg-type]
 
 
 def _struct_at(schema: Schema, path: Path) -> Struct:

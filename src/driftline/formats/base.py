@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from driftline.core.changes import NullCount
     from driftline.core.changes.text import PartsOf
-    from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.columns.statistics import SeenNote, TableStatistics
     from driftline.core.history.entries import Snapshot, Versions
     from driftline.core.schema.definition import Laid
     from driftline.keys.anew import RewriteCandidate, RowsLeft
@@ -292,13 +292,18 @@ class UpkeepTransaction(Protocol):
         raise _only_adds(self)
 
     def replace(
-        self: RowTransaction, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None
+        self: RowTransaction,
+        frame: DataFrame,
+        summary: Mapping[str, str],
+        carry: Carry | None = None,
+        note: Callable[[], SeenNote] | None = None,
     ) -> int:
         """Replace all rows of the table by the frame's rows; returns their number.
 
         Args:
             frame: the new rows.
             summary: the properties of the snapshot.
+            note: returns the batches that brought the rows' values; it is asked again after a conflict.
             carry: converts rows that other writers append meanwhile, which `rebase` then writes too. It
                 raises Moved if they need another plan.
 

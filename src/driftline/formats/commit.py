@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from driftline.core.columns.statistics import Seen, SeenNote
 from driftline.core.schema.types import Schema, dotted
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
@@ -117,10 +119,11 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
 
 @dataclass(slots=True)
 class Rewrite:
-    """A transaction that replaces all rows of a table. ``rows``: the rows it began on."""
+    """A transaction that replaces all rows of a table. ``schema``, ``rows``: those it began on."""
 
     table: CatalogTable
     transaction: Transaction
+    schema: Schema
     rows: DataFrame
     replaced: bool = False
 
@@ -129,12 +132,15 @@ class Rewrite:
         convert: Callable[[DataFrame], DataFrame],
         summary: Mapping[str, str],
         check: Callable[[DataFrame], None] | None = None,
+        sources: Mapping[int, Collection[int]] | None = None,
     ) -> None:
         """Replace the rows by converted ones.
 
         Args:
             convert: converts the rows.
             summary: the properties of the snapshot.
+            sources: by column id, the columns of before whose values a column has: it keeps the batches in
+                which these were first and last seen.
             check: raises Moved if rows that other writers append meanwhile cannot be converted likewise.
                 Without it, any such row is a conflict.
 
@@ -148,7 +154,9 @@ class Rewrite:
             check(appended)
             return convert(appended)
 
-        written = self.transaction.replace(convert(self.rows), summary, None if check is None else carry)
+        note = None if sources is None else partial(_note, self.table, self.schema, sources)
+        carries = None if check is None else carry
+        written = self.transaction.replace(convert(self.rows), summary, carries, note)
         expected = self.rows.count()
         if written != expected:
             raise DataError(
@@ -171,6 +179,17 @@ def check_branches(table: CatalogTable, before: Schema, after: Schema) -> None:
             )
 
 
+def _note(table: CatalogTable, schema: Schema, sources: Mapping[int, Collection[int]]) -> SeenNote:
+    """The batches that brought the values of columns, as far as metadata tell."""
+    counts = table.statistics(schema).counts
+    numbers = {f.id: counts.numbers(f.id) for _, f in schema.walk()}
+    known = {
+        id_: before for id_, before in sources.items() if all(numbers[b].values is not None for b in before)
+    }
+    note = SeenNote({id_: Seen(of_id.first, of_id.last) for id_, of_id in numbers.items() if of_id.values})
+    return note.of_columns(known)
+
+
 @contextmanager
 def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewrite]:
     """Rewrite a table, from the ``state`` in which it was loaded.
@@ -184,7 +203,7 @@ def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewri
         # Read behind the start of the transaction: what others write from now on is a conflict.
         # All else is converted from one snapshot; what others append meanwhile is carried over, converted and
         # counted alone.
-        rewrite = Rewrite(table, transaction, transaction.read())
+        rewrite = Rewrite(table, transaction, state.schema, transaction.read())
         yield rewrite
         if rewrite.replaced:
             check_branches(table, state.schema, transaction.schema)

@@ -76,7 +76,8 @@ def rekey(
             # A row without an order would lose to any change, however old. The table is written once instead
             # of reading the order fields of such rows for ever.
             if not rows.isEmpty() and (values := rekeying.own_values(transaction.schema.struct)).writes:
-                rewrite = Rewrite(table, transaction, rows.selectExpr("*", *table.row_ids(any_value(()))))
+                with_ids = rows.selectExpr("*", *table.row_ids(any_value(())))
+                rewrite = Rewrite(table, transaction, state.schema, with_ids)
                 convert = partial(
                     converted, before=state.schema.struct, convert=values.rows, after=values.struct
                 )

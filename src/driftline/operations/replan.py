@@ -238,7 +238,9 @@ def _applied(
             if (now.plan.schema, fills(now.plan.route)) != (outcome.plan.schema, fills(outcome.plan.route)):
                 raise Moved("what others have appended meanwhile would have other columns")
 
-        rewrite.replace(anew, {"driftline.replan": "true"}, check)
+        waiting_fields = [counted.field.path for counted in report.fields if counted.waiting]
+        sources = swap.sources(state.schema, between, waiting_fields)
+        rewrite.replace(anew, {"driftline.replan": "true"}, check, sources)
         transaction.evolve(diff(between, swap.after(between)))  # type: ignore[arg-type]
         transaction.set(of_replan(" ".join(spelled_path(field.path) for field in outcome.fields)))
         retry.progress("committing")

@@ -104,6 +104,24 @@ class SeenNote:
             )
         return SeenNote(noted, self.snapshot)
 
+    def of_columns(self, sources: Mapping[int, Iterable[int]]) -> SeenNote:
+        """The note of other columns, each with the values of some of these.
+
+        >>> early, late = SeenIn(3, "a"), SeenIn(5, "b")
+        >>> note = SeenNote({1: Seen(early, early), 2: Seen(late, late), 3: Seen(None, late)})
+        >>> moved = note.of_columns({7: [1, 2], 8: [2, 3], 9: [4]}).columns
+        >>> moved == {7: Seen(early, late), 8: Seen(None, late)}
+        True
+        """
+        columns = {}
+        for id_, columns_before in sources.items():
+            parts = [self.columns[before] for before in columns_before if before in self.columns]
+            if parts:
+                firsts, lasts = [part.first for part in parts], [part.last for part in parts]
+                first = None if None in firsts else min(firsts, key=_time)
+                columns[id_] = Seen(first, None if None in lasts else max(lasts, key=_time))
+        return SeenNote(columns, self.snapshot)
+
     def to_json(self) -> bytes:
         """The note as it is stored."""
         columns = {id_: [_noted(pair.first), _noted(pair.last)] for id_, pair in self.columns.items()}

@@ -31,7 +31,7 @@ from driftline.formats.ducklake.rows import (
     set_properties,
     set_version,
 )
-from driftline.formats.ducklake.seen import forget_note, note_seen
+from driftline.formats.ducklake.seen import forget_note, note_seen, store_note
 from driftline.formats.ducklake.snapshot import (
     DELETES_OF,
     DELETES_SUFFIX,
@@ -231,6 +231,8 @@ def _table(
     if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
         head.changes_made.append(f"deleted_from_table:{table.id}")
+        if intent.note is not None:
+            store_note(connection, table.id, head.snapshot, intent.note)
     if intent.reverts is not None:
         take_back(connection, head, table, intent.reverts, intent.returning)
         forget_deletes(connection, head, intent.name, intent.reverts)

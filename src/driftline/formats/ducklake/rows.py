@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from driftline.core.columns.statistics import SeenNote
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
@@ -150,7 +151,8 @@ class TableCommit:
         base: None if the table is to be created, with its files in ``folder``.
 
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
-    files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
+    files to remove; ``replaces``: all of them; ``note``: of the batches that
+    brought the values of those in their place. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
     source files that the table takes. ``deletes``, ``ended``: rows to remove; ``rewritten``: files that go as
     a whole, and ``own``: the columns with values in rows that were in none of them; ``batch``: its id.
@@ -169,6 +171,7 @@ class TableCommit:
     written: Schema | None = None
     dropped: tuple[str, ...] = ()
     replaces: bool = False
+    note: SeenNote | None = None
     properties: dict[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     layout: tuple[CatalogLayout, CatalogLayout] | None = None

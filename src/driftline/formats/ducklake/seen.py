@@ -57,15 +57,20 @@ def note_seen(
         files: the ids of the data files.
         batch: the one that makes the snapshot, and its columns with values.
     """
-    connection.execute(
-        f"CREATE TABLE IF NOT EXISTS meta.{_NAME} (table_id BIGINT, snapshot_id BIGINT, note VARCHAR)"
-    )
     note = note_of(connection, table) or SeenNote()
     for brought_by, columns in _columns(connection, table, files).items():
         note = note.having(brought_by, columns)
     now = connection.one("SELECT epoch_ms(now())")
     assert now is not None
     note = note.having(SeenIn(int(now[0]), batch[0]), batch[1])
+    store_note(connection, table, snapshot, note)
+
+
+def store_note(connection: Connection, table: int, snapshot: int, note: SeenNote) -> None:
+    """Store the note of a snapshot; the oldest ones go."""
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS meta.{_NAME} (table_id BIGINT, snapshot_id BIGINT, note VARCHAR)"
+    )
     stored = SeenNote(note.columns, snapshot).to_json().decode()
     connection.execute(f"INSERT INTO meta.{_NAME} VALUES (?, ?, ?)", [table, snapshot, stored])
     rows = connection.rows(

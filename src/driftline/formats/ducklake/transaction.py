@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from driftline.convert.types import convertible
 from driftline.core.changes import Change
 from driftline.core.changes.apply import SchemaDraft, extends, refits
 from driftline.core.changes.defaults import no_value
+from driftline.core.columns.statistics import SeenNote
 from driftline.core.history.entries import BATCH, SEEN
 from driftline.core.schema.definition import IDENTITY, SortField, Transform
 from driftline.core.schema.types import (
@@ -229,6 +230,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._folders: list[str] = []
         self._with: list[DuckLakeTransaction] = []
         self._carry: Carry | None = None
+        self._note: Callable[[], SeenNote] | None = None
         self._values: dict[int, Default] | None = None
         self._found: RowDeletes | None = None  # rows looked up by key
         self._deletes: DeletesTable | None = None  # those that are remembered
@@ -457,10 +459,18 @@ class DuckLakeTransaction(UpkeepTransaction):
         message = self._message()
         return read_behind(self.table, lambda connection: commit(connection, [self._intent], message))
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
+    def replace(
+        self,
+        frame: DataFrame,
+        summary: Mapping[str, str],
+        carry: Carry | None = None,
+        note: Callable[[], SeenNote] | None = None,
+    ) -> int:
         """Replace all rows of the table by those of the frame; returns their number."""
         self._intent.replaces = True
-        self._carry = carry
+        self._carry, self._note = carry, note
+        if note is not None:
+            self._intent.note, summary = note(), {**summary, SEEN: "true"}
         return self.append(frame, summary)
 
     def set(self, properties: Mapping[str, str]) -> None:
@@ -565,6 +575,8 @@ class DuckLakeTransaction(UpkeepTransaction):
         finally:
             self._intent.schema = schema
         self.base = self._intent.base = transaction.base
+        if self._note is not None:
+            self._intent.note = self._note()
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes import Change
 from driftline.core.changes.apply import refits
-from driftline.core.columns.statistics import SeenIn
+from driftline.core.columns.statistics import SeenIn, SeenNote
 from driftline.core.history.entries import BATCH, CHANGE_RECORD, LEDGER, OTHERS, SEEN, with_change
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
@@ -43,9 +43,7 @@ from driftline.formats.iceberg.files import (
     writes_in_tasks,
 )
 from driftline.formats.iceberg.gateway import (
-    failure,
     items,
-    java_class,
     java_errors,
     schema_of,
     session_conf,
@@ -67,6 +65,7 @@ from driftline.formats.iceberg.reader import (
 from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
 from driftline.formats.iceberg.seen import new_name, with_files
 from driftline.formats.iceberg.sizes import target_of
+from driftline.formats.iceberg.taking_out import take_out
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -112,6 +111,7 @@ class IcebergTransaction(UpkeepTransaction):
         self._evolved: list[tuple[tuple[Change, ...], int]] = []  # steps, with the ids that each began at
         self._steps = 0  # how many of them came before the rows
         self._carry: Carry | None = None
+        self._note: Callable[[], SeenNote] | None = None  # of the rows that replace all others
         self._told: dict[str, str] = {}  # the properties as they were given
         self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
@@ -263,7 +263,13 @@ class IcebergTransaction(UpkeepTransaction):
         assert self._delta is not None
         base, snapshot = self.table.metadata(self._as_it_was()), self._java.table().currentSnapshot()
         note = with_files(note_in(self.table, base), base, self._delta.gone())
-        note = note.having(SeenIn(int(snapshot.timestampMillis()), self._summary.get(BATCH)), filled)
+        self._write_note(
+            name, note.having(SeenIn(int(snapshot.timestampMillis()), self._summary.get(BATCH)), filled)
+        )
+
+    def _write_note(self, name: str, note: SeenNote) -> None:
+        """Write the note of the snapshot that is made."""
+        snapshot = self._java.table().currentSnapshot()
         path = place(self._java.table(), name)
         self._key_file_paths.append(path)  # before it is there: whatever fails now, it is deleted
         write_file(self._java.table(), path, replace(note, snapshot=int(snapshot.snapshotId())).to_json())
@@ -428,7 +434,13 @@ class IcebergTransaction(UpkeepTransaction):
         operations = fixed(metadata, self._java.table().io())
         return java_type(self._jvm, "org.apache.iceberg.BaseTable")(operations, self.table.name)
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
+    def replace(
+        self,
+        frame: DataFrame,
+        summary: Mapping[str, str],
+        carry: Carry | None = None,
+        note: Callable[[], SeenNote] | None = None,
+    ) -> int:
         """Replace all rows of the table by those of the frame; returns their number.
 
         Behind the table's columns the frame may have those of
@@ -441,16 +453,21 @@ class IcebergTransaction(UpkeepTransaction):
             )
         # `rebase` repeats the steps so far before the rows, and the later ones, such as a drop, behind
         # them.
-        self._replaced, self._carry, self._steps = True, carry, len(self._evolved)
+        self._replaced, self._carry, self._note, self._steps = True, carry, note, len(self._evolved)
         self._written += self._files_of(frame, self.schema)
         self._summary = self._snapshot_properties(summary)
         self._replace_files()
         return sum(int(file.recordCount()) for file in self._written)
 
     def _replace_files(self) -> None:
+        if self._note is not None:
+            self._seen = new_name()
+            self._summary = {**self._summary, SEEN: self._seen}
         overwrite = self._java.newOverwrite()
         all_rows = java_type(self._jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
         self._add_files(overwrite.overwriteByRowFilter(all_rows), overwrite.addFile)
+        if self._note is not None and self._seen is not None:
+            self._write_note(self._seen, self._note())
 
     def _create_with(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Have Spark append the rows to a new table."""
@@ -541,7 +558,7 @@ class IcebergTransaction(UpkeepTransaction):
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
             fresh.evolve(changes, after)
-        fresh._written, fresh._summary = list(self._written), self._summary
+        fresh._written, fresh._summary, fresh._note = list(self._written), self._summary, self._note
         if self._replaced:
             fresh._written += self._carry_over(fresh)
         elif not refits(self.schema, fresh.schema):
@@ -663,32 +680,7 @@ class IcebergTransaction(UpkeepTransaction):
         """
         if self._delta:
             return False
-        return Retry(self.table.name).run(self._taken_out)
-
-    def _taken_out(self) -> bool:
-        table = self.table.java()
-        if table is None:
-            return True
-        java = begin(self.table, table)
-        # Otherwise Iceberg passes over files that were rewritten meanwhile, and their rows would stay.
-        delete = java.newDelete().validateFilesExist()
-        for file in self._written:
-            delete.deleteFile(file)
-        try:
-            with java_errors():
-                delete.commit()
-        except Py4JJavaError as error:
-            if "ValidationException" in java_class(error):  # rewritten meanwhile
-                return False
-            raise failure(error, self.table.name) from error
-        snapshot_id = java.table().currentSnapshot().snapshotId()
-        try:
-            commit(self.table, java, lambda now: now.snapshot(snapshot_id) is not None)
-        except CommitConflict:
-            # The next attempt writes manifests of its own.
-            self._delete(telling(java.table()))
-            raise
-        return True
+        return Retry(self.table.name).run(partial(take_out, self.table, self._written))
 
     def _is_in(self, now: Any) -> bool:
         """True if the Java table ``now`` has the batch."""
