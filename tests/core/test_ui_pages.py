@@ -391,6 +391,12 @@ def test_each_colour_of_the_style_is_declared(pages) -> None:
     assert used <= set(re.findall(r"(--[\w-]+):", style)) and "--text" in used
 
 
+def test_quarantine_is_shown_by_batch_and_by_date(pages) -> None:
+    page = Response(pages, "/quarantine?name=shop.orders", {"host": "x"}).text
+    assert "Records in quarantine by batch" in page and "Records in quarantine by date" in page
+    assert page.count('id="axis-date"') == 1
+
+
 def test_the_page_of_statistics_keeps_its_own_policy(pages) -> None:
     response = Response(pages, "/statistics?name=shop.orders", {"host": "127.0.0.1:8642"})
     policy = response.headers["content-security-policy"]

@@ -173,7 +173,11 @@ class LakePages:
                 answer = self._lake.waiting_records(name, find)
             except DriftlineError as error:
                 refusal = error
-        return self._page("quarantine", name, waiting=waiting, find=find, answer=answer, refusal=refusal)
+        drawn = over_time.refused(self._lake.stats(name)) or ""
+        switch = chart.switch() if "by-date" in drawn else ""
+        return self._page(
+            "quarantine", name, waiting=waiting, find=find, answer=answer, refusal=refusal, over_time=drawn, switch=switch
+        )  # fmt: skip
 
     def captures(self, request: Request) -> Response:
         """The captures of all tables, and of patterns of tables."""
