@@ -31,6 +31,11 @@ TAKEN = [{"id": 7, "price": 8}]
 MORE = [{"id": 10, "price": 9, "fresh": True}, {"id": 11, "price": "y"}]
 STREAM = [[{"id": 20, "price": 1, "c": 1}], [{"id": 21, "price": 2, "d": 1}]]
 
+OF_KINDS = [
+    [{"id": 40 + n, "kind": "a", "price": n}, {"id": 50 + n, "kind": "b", f"c{n}": 1}, {"id": 60 + n}]
+    for n in range(2)
+]
+
 CHANGED = {"key": "id", "order_by": "at", "delete_when": "op = 'd'"}
 ROWS = [{"id": i, "price": i, "at": 1} for i in range(1, 4)]
 UPDATE = [{"id": 3, "price": 30, "at": 2}]
@@ -70,6 +75,8 @@ def prepare(lake: Lake, home: Path) -> None:
     put(files / "more.jsonl", MORE, "broken 1")
     for number, records in enumerate(STREAM, 1):
         put(files / "stream" / f"{number}.jsonl", records, f"broken {number}")
+    for number, records in enumerate(OF_KINDS):
+        put(files / "kinds" / f"{number}.jsonl", records, f"broken {number}")
     prepare_keyed(lake, files)
     data = next((home / "lake").rglob("*/t/**/*.parquet"))
     shutil.copy(data, data.with_name(f"{data.name[:-13]}00009.parquet"))
@@ -122,6 +129,11 @@ def prices_after(batches: Sequence[Sequence[Mapping[str, object]]]) -> dict[int,
 
 def capture_from(lake: Lake, folder: Path, table: str = TABLE, settings: Mapping[str, str] = USUAL) -> None:
     lake.table(table).capture(folder, name="c", max_files=1, settings=settings).awaitTermination()
+
+
+def capture_into_tables(lake: Lake, folder: Path) -> None:
+    tables = lake.fan_out("s.{kind}")
+    tables.capture(folder, name="kinds", max_files=1, settings=USUAL).awaitTermination()
 
 
 def ingest_audited(lake: Lake, home: Path, **audit: Any) -> None:
@@ -212,6 +224,10 @@ CASES = {
     "capture": Case(
         lambda lake, home: capture_from(lake, home / "files" / "stream"),
         frozenset({20, 21}), raws=frozenset({"broken 1", "broken 2"}), always=True, steps=True,
+    ),
+    "capture into tables": Case(
+        lambda lake, home: capture_into_tables(lake, home / "files" / "kinds"),
+        frozenset({60, 61}), raws=frozenset({"broken 0", "broken 1"}), table="s._other", always=True, steps=True,
     ),
     "capture by key": Case(
         lambda lake, home: capture_from(lake, home / "files" / "changes", KEYED, CHANGED),

@@ -44,6 +44,8 @@ SAMPLE = [
     pytest.param("iceberg", "compact, unused columns", Mode.FREEZE, 0.9, marks=pytest.mark.nightly),
     pytest.param("duckdb", "compact, unused columns", Mode.FULL, 0.9, marks=pytest.mark.nightly),
     pytest.param("iceberg", "replan", Mode.FREEZE, 0.7, marks=pytest.mark.nightly),  # about its commit
+    pytest.param("iceberg", "capture into tables", Mode.FREEZE, 0.45, marks=pytest.mark.nightly),
+    pytest.param("duckdb", "capture into tables", Mode.FREEZE, 0.45, marks=pytest.mark.nightly),
     ("iceberg", "ingest", Mode.KILL, 0.8),  # the last one: after it the next would start another process
 ]
 
@@ -62,6 +64,7 @@ CUTS = [
     pytest.param("duckdb", "ingest audited", 0.95, marks=NIGHTLY),
     pytest.param("duckdb", "ingest abandoned", 0.7, marks=NIGHTLY),
     pytest.param("iceberg", "capture by key", 0.5, marks=NIGHTLY),
+    pytest.param("iceberg", "capture into tables", 0.45, marks=NIGHTLY),
     pytest.param("sqlite", "ingest by key", 0.9, marks=NIGHTLY),
     pytest.param("sqlite", "resolve", 0.9, marks=NIGHTLY),
     pytest.param("duckdb", "capture", 0.5, marks=NIGHTLY),

@@ -17,6 +17,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest import pipeline
 from driftline.ingest.fan_out import FanOutError
 from driftline.ingest.pattern import Pattern
+from driftline.keys.stored import KeyCache
 from driftline.lake import Lake, PatternTables
 from driftline.quarantine import table as quarantine
 from lake.test_fan_out import columns, message, rejected, rows
@@ -291,6 +292,29 @@ def test_a_micro_batch_that_only_deletes_rows_is_the_last_one_of_its_table(captu
     assert [epoch for _, epoch in entries.values()] == [1]
     assert captured.start(settings=settings) == []
     assert rows(captured.lake.table(f"{captured.namespace}.a")) == []
+
+
+@pytest.mark.iceberg_only("of the capture alone")
+def test_tables_with_a_key_share_one_cache_of_keys(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[KeyCache] = []
+    get = KeyCache.get
+
+    def kept(cache: KeyCache, key: Any) -> Any:
+        caches.append(cache)
+        return get(cache, key)
+
+    monkeypatch.setattr(KeyCache, "get", kept)
+    for number in range(3):
+        captured.put(*(json.dumps({"kind": kind, "id": 1, "n": number}) for kind in "ab"))
+    captured.start(settings={"key": "kind,id"}, max_files=1)
+    assert len({id(cache) for cache in caches}) == 1
+    files = {str(key).partition("/data/")[0].rpartition("/")[2] for key in caches[0]._files}
+    assert len(files) == 2
+    assert [
+        row.n for kind in "ab" for row in captured.lake.table(f"{captured.namespace}.{kind}").read().collect()
+    ] == [2, 2]
 
 
 def changed(captured: Captured, change: str) -> None:

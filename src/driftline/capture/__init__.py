@@ -26,6 +26,7 @@ from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut
+from driftline.keys.stored import KeyCache
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.inputs import column_of_no_frame, given_paths
@@ -146,7 +147,8 @@ def _target(
     there, fan_out = catalog.on(spark), request.fan_out
     if fan_out is None:
         return TableTarget(there.table(request.table), place)
-    return PatternTarget(replace(fan_out, catalog=there), place, catalog.folder)
+    of_capture = replace(fan_out, catalog=there, recent={}, keys=KeyCache())
+    return PatternTarget(of_capture, place, catalog.folder)
 
 
 def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekRequest) -> Seek:

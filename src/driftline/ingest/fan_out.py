@@ -30,6 +30,7 @@ from driftline.ingest.pattern import TOPIC, Pattern, is_other
 from driftline.ingest.result import Result
 from driftline.ingest.route import Route, named_values
 from driftline.ingest.router import Router
+from driftline.keys.stored import KeyCache
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
@@ -229,6 +230,7 @@ class FanOut:
         settings: of a table, by its name.
         max_tables: the number of tables that the pattern makes at most.
         recent: the batches before, by table.
+        keys: of rows that the batches of a capture have read, of all tables together.
     """
 
     catalog: Catalog
@@ -236,6 +238,7 @@ class FanOut:
     settings: Callable[[str], Mapping[str, Any]]
     max_tables: int = MAX_TABLES
     recent: dict[str, RecentBatches] = field(default_factory=dict)
+    keys: KeyCache | None = None
 
     def ingest(
         self,
@@ -498,7 +501,7 @@ class DealtBatch:
             settings=self.fan_out.settings_of(name),
             properties=_route(self.fan_out.pattern, to),
             token=None if self.micro_batch is None else self.micro_batch.token(name),
-            recent=self.fan_out.recent.setdefault(name, RecentBatches()),
+            recent=self.fan_out.recent.setdefault(name, RecentBatches(self.fan_out.keys)),
         )
 
 
