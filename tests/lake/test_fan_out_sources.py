@@ -308,3 +308,31 @@ def test_dates_of_a_sheet_are_judged_table_by_table(
             elif any(start <= row < end for row in chosen for start, end in batch):
                 lake.table(f"{space}.{folder}").ingest(files, **settings)
     assert_as_alone(lake, space, list(OF_SHEET))
+
+
+def test_lists_of_records_inside_documents_are_dealt_record_by_record(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    kinds = {"a": ("a", "A"), "b": ("b",), "_other": (None,)}
+    records = [
+        {"event": "a", "n": 1}, {"event": "b", "at": "2026-03-02"}, {"event": "A", "n": "x"}, {"n": 2},
+    ]  # fmt: skip
+    settings: dict[str, Any] = {"records": "data.list", "metadata": "file"}
+    tables = lake.fan_out(f"{space}.{{event}}")
+    for folder, chosen in {
+        "all": ("a", "A", "b", None),
+        **{f"{k}_alone": v for k, v in kinds.items()},
+    }.items():
+        (tmp_path / folder).mkdir()
+        files = [tmp_path / folder / f"{number}.json" for number in range(3)]
+        for file, part in zip(files, (records[:3], records[2:], None), strict=True):
+            listed = None if part is None else [r for r in part if r.get("event") in chosen]
+            is_no_list = part is None and None in chosen
+            text = {"data": {"list": "none" if is_no_list else listed or []}, "page": 1}
+            file.write_text(json.dumps(text, indent=1))
+        if folder == "all":
+            assert tables.ingest(files, **settings).results[0].excluded == {"page": 2}
+        else:
+            lake.table(f"{space}.{folder}").ingest(files, **settings)
+    assert_as_alone(lake, space, list(kinds))
+    assert tables.verify([tmp_path / "all" / f"{number}.json" for number in range(3)], exactly=True).ok

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -21,7 +22,7 @@ from driftline.ingest.deal_messages import MessageValues, deal_messages
 from driftline.ingest.deal_rows import RowSpool, RowValues, Tables
 from driftline.ingest.pattern import Pattern
 from driftline.observe.json_lines import Why
-from driftline.observe.observation import Observation
+from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.parquet import FoundReaders, ReaderFinder
 from driftline.readers.columnar.rows import has_required
 from driftline.readers.json.rows import JsonRows, Run
@@ -75,16 +76,26 @@ class Spool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TextSpool:
-    """Texts in the spool file at ``path``."""
+    """Texts in the spool file at ``path``.
+
+    Attributes:
+        excluded: counts of documents with values outside their lists of records; the first table tells them.
+    """
 
     path: str
     shares: Mapping[str, Share]
+    excluded: Counter[str]
     nulls: int = 0
 
     def source(self, batch: Dealable, slices: Sequence[SpoolSlice]) -> Dealt:
         """The texts of slices as a source."""
         assert isinstance(batch, JsonFiles)
-        return Dealt(spool=self.path, slices=slices, texts=_texts_of_files, **_of_batch(batch, slices))
+        first = next(iter(self.shares.values()), None)
+        is_first = first is not None and bool(slices) and slices[0] in first.slices
+        return Dealt(
+            spool=self.path, slices=slices, texts=_texts_of_files, excluded=self.excluded if is_first else Counter(),
+            **_of_batch(batch, slices),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +268,9 @@ def spooled(
     if isinstance(source, JsonFiles):
         path = folder / "dealt.arrow"
         reader = RecordValues(pattern, source.names)
-        return TextSpool(str(path), deal(source.runs(read_by), reader, tables, path))
+        excluded: Counter[str] = Counter()
+        shares = deal(source.runs(read_by, excluded), reader, tables, path)
+        return TextSpool(str(path), shares, excluded)
     if isinstance(source, KafkaJson):
         path, values = folder / "dealt.arrow", MessageValues(pattern, source.texts)
         with configured(source.spark, source.conf):
@@ -323,19 +336,21 @@ class Dealt(Source):
 
     Attributes:
         texts: for the key of a table, how it reads them.
+        excluded: counts of documents with values that are in no record.
     """
 
     spark: SparkSession
     spool: str
     slices: Sequence[SpoolSlice]
     texts: Callable[[RowKey | None], Texts]
+    excluded: Counter[str] = field(default_factory=Counter)
     as_text: bool = True
 
     def open(self, schema: Schema, settings: TableSettings, before: BatchScan | None = None) -> DealtScan:
         """Open the slices for the table."""
         request = self.request(schema, settings)
         texts = self.texts(settings.row_key)
-        return DealtScan(request, request.terms, self.spark, self.spool, self.slices, texts)
+        return DealtScan(request, request.terms, self.spark, self.spool, self.slices, texts, self.excluded)
 
     def size(self, files: Mapping[str, Stamp]) -> int:
         """The number of bytes of the slices."""
@@ -350,6 +365,10 @@ class DealtScan(BatchScan):
     spool: str
     slices: Sequence[SpoolSlice]
     texts: Texts
+    excluded: Counter[str]
+
+    def _merged(self, parts: Sequence[Observation], *, converted: bool) -> Observed:
+        return Observed(self, merge_observations(parts).with_excluded(self.excluded))
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
         return JsonRows.of(plan, struct, self.terms, observation)

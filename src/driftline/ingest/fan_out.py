@@ -269,10 +269,6 @@ class FanOut:
         room = place_of(spark, shared)
         with told_where(spark, room), folder_in(room) as folder:
             options.progress("dealing")
-            if read_by.records:
-                raise UsageError(
-                    f"{self.pattern.text}: lists of records in documents are not dealt", "leave out records"
-                )
             assigned = None if micro_batch is None else micro_batch.assigned
             router = Router.of(self.catalog, self.pattern, self.max_tables, assigned)
             spool = spooled(batch, self.pattern, router.tables, read_by, folder)

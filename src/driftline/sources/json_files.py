@@ -7,6 +7,7 @@ beforehand.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -75,8 +76,11 @@ class JsonFiles(Source):
             splits = self._splits(settings)
         return JsonScan(request, request.terms, self.spark, splits)
 
-    def runs(self, settings: TableSettings) -> Iterator[Run]:
-        """Read the texts in this process, file by file, each with its number in its file."""
+    def runs(self, settings: TableSettings, excluded: Counter[str] | None = None) -> Iterator[Run]:
+        """Read the texts in this process, file by file, each with its number in its file.
+
+        ``excluded``: gets the count of documents with a value at each path outside their list of records.
+        """
         terms = ScanRequest(Schema(), settings).terms
         files: list[Split] = []
         for split in self._splits(settings):
@@ -85,8 +89,12 @@ class JsonFiles(Source):
             else:
                 files.append(split)
         files = [split.to_end() for split in files]
-        for group in SplitReader([list(enumerate(files))], terms, numbered=True).open(0).groups():
+        opened = SplitReader([list(enumerate(files))], terms, numbered=True).open(0)
+        for group in opened.groups():
             yield from group
+        if excluded is not None:
+            for part in opened.observed():
+                excluded.update(part.observation.tally.excluded)
 
     def sheets(self, settings: TableSettings) -> Sequence[Split]:
         """The sheets of workbooks."""
