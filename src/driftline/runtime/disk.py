@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from driftline.runtime.stores import Options
 
 NO_ACCESS = "grant access to it, or pass only the folders or a glob to read"
+# Links that point at each other lead nowhere, either.
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _AT_ONCE = 8  # syncs in parallel share one flush of the disk
 _NOT_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # of file systems that sync no folder

@@ -115,6 +115,7 @@ class DeletesTable:
 
     def find(self, keys: BatchKeys) -> list[Found]:
         """Find the deletes of keys of the batch."""
+        # Those of a table that was dropped, and had the name, say nothing of this one's keys.
         if not self._state.exists or self._is_of_another:
             return []
         texts = pa.table({str(_KEY): key_texts(keys.fields, keys.distinct())})

@@ -168,6 +168,7 @@ class IcebergCatalog:
             raise no_table(name)
         if purge:
             self._check_alone(tables)
+        # Listed while the catalog has the tables: what is told of them is that of a dry run, too.
         files_of = {handle: _below(self.spark, java) for handle, java in tables.items()}
         if not dry_run:
             before()

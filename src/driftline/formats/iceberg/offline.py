@@ -70,6 +70,7 @@ class OfflineIcebergTable:
         try:
             location = located(lake, catalog, name)
             metadata = _read(location) if location else None
+            # A power cut may have taken the newest version, and have left the one before.
             if location and metadata is None and recovered(lake, catalog):
                 location = located(lake, catalog, name)
                 metadata = _read(location) if location else None

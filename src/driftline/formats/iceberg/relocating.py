@@ -71,6 +71,7 @@ def displaced_lake(lake: Path) -> DisplacedLake | None:
             elsewhere = _home_of_tables(database, folder) if home is None else None
     except sqlite3.Error:  # there is none, or it does not open: Iceberg tells why
         return None
+    # Most lakes lie where they were made, and each commit asks.
     if home is not None and home.path == str(folder / CATALOG):
         return None
     if home is not None:

@@ -246,6 +246,7 @@ class IcebergTable(CatalogTable):
         for ref_name in items(java.refs().keySet()):
             ref = java.refs().get(ref_name)
             if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
+                # Snapshots of early versions of Iceberg name no schema.
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
                 out[str(ref_name)] = {f.id for _, f in schema_of(self.handle.jvm, schema).walk()}
         return out

@@ -345,6 +345,7 @@ class JsonRows:
 
 
 def _folded(shape: RecordShape) -> RecordShape:
+    # Without maps it would be built anew, with all that is in it, to be the same.
     return folded(shape) if shape.has_maps else shape
 
 

@@ -126,6 +126,7 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
 
 def _map_value(values: Sequence[FieldRoute], depth: int) -> Type | None:
     """The usual type of a map's values, if the map takes all keys."""
+    # A parser takes a map with all of its keys.
     if any(value.left_out or value.no_words for value in values):
         return None
     return _type(values, depth + 1)
