@@ -6,7 +6,7 @@ import json
 import pickle
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from html import unescape
@@ -102,7 +102,7 @@ def sheet_texts(
     names = folded_names(names, keys, dialect, notes)
     notes.extend(filter(None, [sheet.advice]))
     # In a column of moments a bare date is midnight: else the column would have two types.
-    moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
+    moments = _moments(rows) | sheet.moments
     nulls = dict.fromkeys(dialect.null_texts, 0)
     # Blank lines count, so the numbers are those of the sheet.
     texts = [b""] * sheet.above
@@ -124,12 +124,14 @@ class Sheet(NamedTuple):
         rows: empty ones where others are.
         names: of the columns, as the sheet has them.
         advice: for a person.
+        moments: columns with a time of day in the rows above.
     """
 
     above: int
     rows: Sequence[Sequence[Any]]
     names: Sequence[str]
     advice: str
+    moments: frozenset[int]
 
     def picked(self, places: Iterable[int]) -> Sheet:
         """The sheet with the rows at these places alone."""
@@ -155,7 +157,13 @@ def read_sheet(split: Split, dialect: Dialect) -> Sheet | None:
     if first is None:
         return None
     names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
-    return Sheet(top + first + begins, rows[first + begins :], names, advice)
+    begin = first + begins
+    return Sheet(top + begin, rows[begin:], names, advice, _moments(rows[:begin]))
+
+
+def _moments(rows: Sequence[Sequence[Any]]) -> frozenset[int]:
+    """The columns that have a time of day in some row."""
+    return frozenset(i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime))
 
 
 def _rows(split: Split) -> tuple[list[list[Any]], int]:
@@ -211,7 +219,7 @@ def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[
     return names, 1, header_advice(cells, dialect, path)
 
 
-def _text(row: Sequence[Any], names: Sequence[str], moments: set[int], nulls: dict[str, int]) -> bytes:
+def _text(row: Sequence[Any], names: Sequence[str], moments: Collection[int], nulls: dict[str, int]) -> bytes:
     """A row as JSON; empty if all cells are.
 
     Args:
