@@ -324,6 +324,10 @@ class UpkeepTransaction(Protocol):
             "audit it without --verify",
         )
 
+    def whole_files(self) -> Sequence[str]:
+        """Return the files that the table has once this is committed, as `CatalogTable.whole_files` does."""
+        return ()
+
     def by_key(self: RowTransaction) -> KeyedTransaction:
         """Return the transaction, to change rows by key. Raises UsageError if the format cannot."""
         raise _only_adds(self)
@@ -640,6 +644,10 @@ class CatalogTable(AlterableTable, Protocol):
     def read_readable(self) -> DataFrame:
         """Return the table's present rows, without the columns that Spark cannot read."""
         return self.read()
+
+    def whole_files(self) -> Sequence[str]:
+        """Return the Parquet files of this machine that alone say what the present rows are; else none."""
+        return ()
 
     def row_ids(self, changed: str) -> list[str]:
         """Return SQL for the ids by which readers identify rows, empty if the format has none.

@@ -420,6 +420,10 @@ class Prepared:
         rows = batch.table.read_readable() if state.exists else None
         return replace(state, properties={**state.properties, **batch.properties, **batch.alone}), rows
 
+    def whole_files(self) -> Sequence[str]:
+        """Return the table's files as the commit leaves it, as `CatalogTable.whole_files` does."""
+        return self.planned.batch.table.whole_files() if self.planned.state.exists else ()
+
     def commit(self) -> Result:
         """Make the batch visible."""
         batch = self.planned.batch
@@ -487,6 +491,10 @@ class PreparedRows(Prepared):
         set_ = {**batch.table_properties(planned.state), **self.run.properties(planned), **batch.alone}
         state = replace(planned.state, exists=True, schema=transaction.schema, properties={**before, **set_})
         return state, transaction.staged()
+
+    def whole_files(self) -> Sequence[str]:
+        """Return the table's files as the commit leaves it."""
+        return self.transaction.whole_files()
 
     def commit(self) -> Result:
         """Make the rejects and the rows visible, and report the batch."""

@@ -194,7 +194,7 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     """
     planned, table = prepared.planned, prepared.planned.batch.table
     source, (state, rows) = planned.batch.source, prepared.staged()
-    contents = Contents(table, state, rows, staged(table, prepared.rejects))
+    contents = Contents(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
     room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
     with ExitStack() as stack:
         stack.enter_context(told_where(table.spark, room))
@@ -211,17 +211,22 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
 
 
 class Contents(NamedTuple):
-    """A table to check: its rows, None if it does not exist, and those that wait in its quarantine."""
+    """A table to check: its rows, None if it does not exist, and those that wait in its quarantine.
+
+    ``files``: returns what `CatalogTable.whole_files` does.
+    """
 
     table: CatalogTable
     state: State
     rows: DataFrame | None
     quarantine: DataFrame | None
+    files: Callable[[], Sequence[str]] = tuple
 
     @classmethod
     def of(cls, table: CatalogTable, state: State) -> Contents:
         """The rows of a table as they are, and what waits in its quarantine."""
-        return cls(table, state, table.read_readable() if state.exists else None, waiting(table))
+        rows = table.read_readable() if state.exists else None
+        return cls(table, state, rows, waiting(table), table.whole_files if state.exists else tuple)
 
 
 class SourceFiles(NamedTuple):
@@ -259,7 +264,7 @@ def compared(
 
     ``must_exist``: raise UsageError for records of which there is no table.
     """
-    table, state, rows, quarantine = contents
+    table, state, rows, quarantine, data_files = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
     beside = {f.name for f in columns.fields} - {f.name for f in struct.fields}
@@ -271,10 +276,13 @@ def compared(
         state.properties,
         defaults,
     )
-    stored = replace(stored, readings=files.by_file)
+    # Rows that only record a delete are none of the table's.
+    has_deletes = own_column(columns, DELETED_KIND) is not None
+    stored = replace(stored, readings=files.by_file, files=tuple if has_deletes else data_files)
     spark = table.spark
     try:
         verdict = files.verdict(spark, stored, exactly=exactly)
+        stored = replace(stored, files=tuple)
         if verdict.missing and (by_file_now := _readings(spark, stored, files)):
             stored = replace(stored, readings=by_file_now)
             verdict = files.verdict(spark, stored, exactly=exactly)

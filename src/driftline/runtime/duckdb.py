@@ -167,6 +167,15 @@ def _secret(options: Mapping[str, str]) -> dict[str, str]:
     return out
 
 
+def plain(path: str) -> str:
+    """Return a path in which DuckDB finds no glob; after `reach` it looks for none in URIs.
+
+    >>> plain("/a[1]/*.parquet")
+    '/a[[]1]/[*].parquet'
+    """
+    return path if is_stored(path) else re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
+
+
 def literal(text: str) -> str:
     """A string literal of DuckDB's SQL.
 

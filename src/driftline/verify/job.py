@@ -7,7 +7,8 @@ tasks; only counts and the few reported differences reach the driver.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -40,6 +41,7 @@ from driftline.verify.comparison import (
 )
 from driftline.verify.conditions import ExpectedRecords
 from driftline.verify.csv import CsvDialect
+from driftline.verify.data_files import FileRows
 from driftline.verify.driver import DriverTasks
 from driftline.verify.envelopes import last_truncate, unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, as_part, grouped, has_packed, parts, read, size_of
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Engine: TypeAlias = SparkTasks | LocalTasks
+StoredRows: TypeAlias = FrameRows | FileRows | LocalRows
 
 SMALL = 2**18  # bytes of JSON whose records are compared one by one: to compare columns first is a job more
 HERE = 2**18  # bytes of plain files whose records are compared in Spark's driver, if the table is small, too
@@ -79,6 +82,7 @@ class Stored:
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
     column id. ``row_key``: how its rows are known, None where each record is a row. ``readings``: by file the
     properties by which it was read, if those are not the table's. ``expect``: what is expected of records.
+    ``files``: lists Parquet files of this machine that together have these rows; none if they have others.
     """
 
     rows: str | DataFrame | LocalRows
@@ -91,6 +95,7 @@ class Stored:
     row_key: RowKey | None = None
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect: Sequence[Expectation] = ()
+    files: Callable[[], Sequence[str]] = tuple
 
     def read_by(self, sources: Sequence[str]) -> dict[str, dict[str, str]]:
         """The properties by which each file was ingested, by which it is judged."""
@@ -161,7 +166,7 @@ def verify(
         if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
-        return _verdict(engine, table, files, settings, expected, exactly=exactly)
+        return _Check(engine, table, files, settings, expected, exactly).verdict()
 
 
 def _absolute(sources: Sequence[str]) -> list[str]:
@@ -223,7 +228,7 @@ def verify_dealt(
         files = _SourceFiles(
             records.sources, by_file, records.fmt, (), names or {}, records, lost, settings.mixed_signs, keys
         )
-        return _verdict(engine, table, files, settings, expected, exactly=exactly)
+        return _Check(engine, table, files, settings, expected, exactly).verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,53 +286,74 @@ def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> 
     return size <= HERE and not any(map(has_packed, sources))
 
 
-def _verdict(
-    engine: Engine,
-    table: Stored,
-    files: _SourceFiles,
-    settings: ValueSettings,
-    expected: ExpectedRecords | None,
-    *,
-    exactly: bool,
-) -> Verdict:
-    """The verdict of comparing the files with the table."""
-    properties, fmt, sources = table.properties, files.fmt, files.sources
-    in_messages = bool(properties.get("driftline.envelope"))
-    reads, floats = files.reads(engine, in_messages=in_messages)
-    reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
-    extended = _extended(files.by_file, fmt)
-    reads = reads.map(partial(_plain, extended)) if extended else reads
-    in_paths = _values_in_paths(files.by_file, files.names, fmt)
-    reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
-    schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
-    terms = Terms(
-        schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly, bool(extended)
-    )
-    comparison = Comparison.by(terms)
-    stored, quarantined = _both(engine, table, expected)
-    if table.row_key is not None:
-        records, truncate = _unwrapped(reads, table.row_key, properties)
-        fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
-        return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
-    check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
-    columns, verdict = comparison.meeting.record.columns, None
-    # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
-    as_lines = _is_much_json(fmt, files.tasks) and not (in_paths or extended or expected)
-    if as_lines and columns and columns.keys() <= set(stored.columns):
-        verdict = check.by_columns(ColumnMatching(terms, files.tasks, engine, stored))
-    return verdict or check.verdict(check.reads, stored.records())
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """The comparison of files with a table; ``exactly``: also that there are no other rows."""
+
+    engine: Engine
+    table: Stored
+    files: _SourceFiles
+    settings: ValueSettings
+    expected: ExpectedRecords | None
+    exactly: bool
+
+    def verdict(self) -> Verdict:
+        """The verdict, by rows out of the table's files where that will do."""
+        # Whatever is wrong, Spark says what it is: it may read the rows where this fails, or otherwise.
+        with suppress(Exception):
+            rows = FileRows.of(self.engine, self.table.schema.struct, self.table.files)
+            if rows is not None and (verdict := self._of(rows)).ok:
+                return verdict
+        stored: Any = self.table.rows  # what the engine reads
+        return self._of(self.engine.rows(stored))
+
+    def _of(self, stored: StoredRows) -> Verdict:
+        engine, table, files, expected = self.engine, self.table, self.files, self.expected
+        properties, fmt, sources = table.properties, files.fmt, files.sources
+        in_messages = bool(properties.get("driftline.envelope"))
+        reads, floats = files.reads(engine, in_messages=in_messages)
+        reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
+        extended = _extended(files.by_file, fmt)
+        reads = reads.map(partial(_plain, extended)) if extended else reads
+        in_paths = _values_in_paths(files.by_file, files.names, fmt)
+        reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
+        schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
+        terms = Terms(
+            schema,
+            mark,
+            floats,
+            self.settings,
+            fmt,
+            tuple(table.ignore),
+            table.defaults,
+            self.exactly,
+            bool(extended),
+        )
+        comparison = Comparison.by(terms)
+        quarantined = _quarantined(engine, table, expected)
+        if table.row_key is not None:
+            records, truncate = _unwrapped(reads, table.row_key, properties)
+            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
+            return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
+        check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
+        columns, verdict = comparison.meeting.record.columns, None
+        # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
+        as_lines = _is_much_json(fmt, files.tasks) and not (in_paths or extended or expected)
+        if as_lines and columns and columns.keys() <= set(stored.columns):
+            verdict = check.by_columns(ColumnMatching(terms, files.tasks, engine, stored))
+        return verdict or check.verdict(check.reads, stored.records())
 
 
 def _numbered(sources: Sequence[str]) -> dict[str, int]:
     return {source: number for number, source in enumerate(sources)}
 
 
-def _both(
+def _quarantined(
     engine: Any, table: Stored, expected: ExpectedRecords | None
-) -> tuple[FrameRows | LocalRows, RDD[tuple[bytes, bool]] | None]:
-    """The table's rows, and its quarantined records, each with a flag if it waits for an expectation."""
-    rows, quarantine = engine.rows(table.rows), table.quarantine
-    return rows, None if quarantine is None else engine.quarantined(quarantine, _unmet(expected))
+) -> RDD[tuple[bytes, bool]] | None:
+    """The table's quarantined records, each with a flag if it waits for an expectation."""
+    quarantine = table.quarantine
+    return None if quarantine is None else engine.quarantined(quarantine, _unmet(expected))
 
 
 def _unmet(expected: ExpectedRecords | None) -> str:

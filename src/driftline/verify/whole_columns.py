@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.verify.comparison import Comparison, Terms, begin_task
+from driftline.verify.data_files import FileRows
 from driftline.verify.expected import PRESENCE, WIDTH, ColumnShape, ExpectedRows, copies_in, fingerprints
 from driftline.verify.files import FilePart, Read, read, texts
 from driftline.verify.frames import FrameRows, SparkTasks
@@ -254,7 +255,7 @@ class ColumnMatching:
         terms: Terms,
         parts: Sequence[Sequence[FilePart]],
         engine: SparkTasks | LocalTasks,
-        stored: FrameRows | LocalRows,
+        stored: FrameRows | FileRows | LocalRows,
     ) -> None:
         self._parts = [part for task in parts for part in task]
         numbers = iter(range(len(self._parts)))

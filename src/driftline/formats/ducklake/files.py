@@ -19,7 +19,7 @@ import pyarrow as pa
 from driftline.core.schema.types import BOUNDS, FRACTIONS, List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
 from driftline.runtime.disk import NEW, delete_by_hadoop, delete_file
-from driftline.runtime.duckdb import instance, reach
+from driftline.runtime.duckdb import instance, plain, reach
 from driftline.runtime.file_io import hadoop_file_system, hadoop_path
 from driftline.runtime.stores import at_once, configured, created, explaining, filesystem, is_stored, native
 
@@ -274,15 +274,6 @@ def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
             [[plain(path) for path in paths]],
         ).fetchall()
     return out | {name: frozenset(map(int, ids)) for name, ids in rows}
-
-
-def plain(path: str) -> str:
-    """Return a path in which DuckDB finds no glob; after `reach` it looks for none in URIs.
-
-    >>> plain("/a[1]/*.parquet")
-    '/a[[]1]/[*].parquet'
-    """
-    return path if is_stored(path) else re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
 
 
 _CHUNKS = """

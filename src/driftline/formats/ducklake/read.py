@@ -431,6 +431,11 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
 
 def read_table(table: DuckLakeHandle, snapshot: int | None = None) -> DataFrame:
     """Read the table's rows, as they are now or were at a snapshot. Raises UsageError without a table."""
+    return read(table.spark, scanned(table, snapshot), table.name)
+
+
+def scanned(table: DuckLakeHandle, snapshot: int | None = None) -> Scan:
+    """Scan the table as it is now or was at a snapshot. Raises UsageError without a table."""
 
     def look(connection: Connection) -> Scan:
         """Scan the table at the snapshot."""
@@ -439,7 +444,7 @@ def read_table(table: DuckLakeHandle, snapshot: int | None = None) -> DataFrame:
             raise no_table(table.name)
         return scan(connection, state)
 
-    return read(table.spark, table.catalog.read(look), table.name)
+    return table.catalog.read(look)
 
 
 def read_files(table: DuckLakeHandle, paths: Sequence[str], snapshot: int) -> DataFrame:
@@ -469,12 +474,17 @@ def read_as(table: DuckLakeHandle, schema: Schema) -> DataFrame:
 
 def read_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> DataFrame:
     """Read the table's rows behind a change that makes a snapshot, and that nobody else ever sees."""
+    return read(table.spark, scanned_behind(table, change), table.name)
+
+
+def scanned_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> Scan:
+    """Scan the table as `read_behind` reads it."""
 
     def look(connection: Connection) -> Scan:
         """Scan the table at the snapshot."""
         return scan(connection, load(connection, table.name, change(connection)))
 
-    return read(table.spark, table.catalog.tried(look), table.name)
+    return table.catalog.tried(look)
 
 
 def read_between(table: DuckLakeHandle, before: State, now: State) -> DataFrame | None:

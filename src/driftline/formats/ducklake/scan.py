@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.types import List, Map, Schema, Type, children
 from driftline.errors import DataError
-from driftline.formats.ducklake.files import ids_in, plain, unchanged
+from driftline.formats.ducklake.files import ids_in, unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE, MAPPING, LakeState, TableRow, live
 from driftline.formats.ducklake.types import SYNONYMS, promotes, read_type, spark_name
-from driftline.runtime.duckdb import instance, reach
+from driftline.runtime.disk import on_disk
+from driftline.runtime.duckdb import instance, plain, reach
 from driftline.runtime.spark_version import unopened_types, widens
 
 if TYPE_CHECKING:
@@ -260,6 +261,14 @@ class Scan:
     mappings: Mapping[int, list[MapRow]]
     inlined: list[InlinedRows]
     unopened: Mapping[str, str]
+
+    def whole_files(self) -> list[str]:
+        """Return the files, if they are on this machine and alone say what the rows are; else none."""
+        plain_group = ScanGroup(None, frozenset(), partial=False, deletes=False)
+        paths = [on_disk(path) for path in self.files]
+        if self.inlined or {*self.groups} != {plain_group}:
+            return []
+        return [str(path) for path in paths if path is not None] if None not in paths else []
 
     def of(self, paths: AbstractSet[str]) -> Scan:
         """Return the scan of these files alone."""

@@ -18,7 +18,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.files import local
 from driftline.formats.ducklake.layout import FORMAT, laid, parts_of, versions_of
-from driftline.formats.ducklake.read import read_as, read_between, read_table
+from driftline.formats.ducklake.read import read_as, read_between, read_table, scanned
 from driftline.formats.ducklake.reverting import last_batch
 from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, ingested_files, load, split
 from driftline.formats.ducklake.statistics import table_statistics
@@ -90,6 +90,10 @@ class DuckLakeTable(CatalogTable):
     def read_readable(self) -> DataFrame:
         """Return the table's present rows, without what Spark cannot read."""
         return read_as(self.handle, readable(self.load().schema))
+
+    def whole_files(self) -> list[str]:
+        """Return the files of the present rows; none if rows are deleted, or values are not in the files."""
+        return scanned(self.handle).whole_files()
 
     def appended(self, before: State, now: State) -> DataFrame | None:
         """Return the rows that others appended between two states of the table; None if they did more."""

@@ -59,7 +59,7 @@ from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout, top_column, with_layout
 from driftline.formats.ducklake.new_values import values_of, with_values
-from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table
+from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table, scanned_behind
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.sizes import TARGET
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
@@ -456,8 +456,16 @@ class DuckLakeTransaction(UpkeepTransaction):
         """Return the rows that the table has once this is committed: it is, and that is rolled back."""
         # The rows that readers would get, by the same catalog queries: no second account of what a commit
         # does.
+        return read_behind(self.table, self._staging())
+
+    def whole_files(self) -> list[str]:
+        """Return the files of these rows, as `Scan.whole_files` does."""
+        return scanned_behind(self.table, self._staging()).whole_files()
+
+    def _staging(self) -> Callable[[Connection], int]:
+        """Return the commit, to be rolled back."""
         message = self._message()
-        return read_behind(self.table, lambda connection: commit(connection, [self._intent], message))
+        return lambda connection: commit(connection, [self._intent], message)
 
     def replace(
         self,

@@ -14,7 +14,7 @@ from driftline.core.history.entries import COMPACTED, LEDGER
 from driftline.core.history.retention import rolled_back
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import REMEMBERED
-from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short
+from driftline.formats.iceberg.gateway import items, java_class, java_errors, metadata_json, short
 from driftline.formats.iceberg.seen import note_of
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.disk import on_disk
@@ -179,6 +179,30 @@ def read_as(table: IcebergHandle, java: Any, schema: Schema) -> DataFrame:
     if unreadable(table.name, schema) is not None:
         return partial(table.spark, java, table.name, schema)
     return frame_of(table.spark, java)
+
+
+def whole_files(java: Any, schema: Schema) -> list[str]:
+    """The Parquet files of a Java table on this machine, if they alone say what its rows are; else none."""
+    snapshot = java.currentSnapshot()
+    if snapshot is None or any(f.initial_default is not None for _, f in schema.walk()):
+        return []
+    # Files of other writers may lack columns by which they are partitioned: their value is in the metadata.
+    specs = java.specs().values()
+    if any(str(field.transform()) == "identity" for spec in specs for field in items(spec.fields())):
+        return []
+    if int(snapshot.summary().get("total-data-files") or _MANY) >= _MANY:
+        return []
+    paths = []
+    for task in items(java.newScan().planFiles()):
+        file = task.file()
+        path = on_disk(str(file.location()))
+        if path is None or not task.deletes().isEmpty() or str(file.format()) != "PARQUET":
+            return []
+        paths.append(str(path))
+    return paths
+
+
+_MANY = 500  # files: each takes some calls of Java
 
 
 def read_appended(table: IcebergHandle, after: int, snapshot: int) -> DataFrame | None:

@@ -52,6 +52,7 @@ from driftline.formats.iceberg.reader import (
     read_readable,
     read_table,
     undone,
+    whole_files,
 )
 from driftline.formats.iceberg.sizes import sizes_by_spark
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
@@ -131,6 +132,10 @@ class IcebergTable(CatalogTable):
     def read_readable(self) -> DataFrame:
         """Return the table's present rows, without the columns that Spark cannot read."""
         return read_readable(self.handle)
+
+    def whole_files(self) -> list[str]:
+        """Return the files of the present rows; none if rows are deleted, or values are not in the files."""
+        return whole_files(self.handle.existing(), self.load().schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """Return the rows that a snapshot appended; None if they cannot be read alone."""

@@ -59,6 +59,7 @@ from driftline.formats.iceberg.reader import (
     read_as,
     read_between,
     read_table,
+    whole_files,
     write_file,
     write_ledger,
 )
@@ -423,6 +424,10 @@ class IcebergTransaction(UpkeepTransaction):
         """Return the rows that the table has once this is committed, by the metadata that would be."""
         will_be = self._java.table().operations().current()
         return read_as(self.table, self._at(will_be), self.schema)
+
+    def whole_files(self) -> list[str]:
+        """Return the files of these rows, as `reader.whole_files` does."""
+        return whole_files(self._at(self._java.table().operations().current()), self.schema)
 
     def _as_it_was(self) -> Any:
         """Return the Java table that the transaction began on."""
