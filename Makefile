@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions docs-pictures
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-stream bench-watched bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-guard bench-stream bench-watched bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -116,11 +116,11 @@ house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS
 
 # Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other. What
 # waits longest comes last: UNTIL is the time, in seconds since 1970, from which no nightly test begins.
-check: $(INSTALLED) ## lint, then all tests, and those on other Sparks: CI runs this
+check: $(INSTALLED) ## lint, then all tests, those on other Sparks, and the guard of speed: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
 	@$(SUITE) -m "not nightly"
 	@$(MAKE) --no-print-directory sparks
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster $(SPARKS:%=test-spark-%)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster bench-guard $(SPARKS:%=test-spark-%)
 	@$(SUITE) -m nightly $(if $(UNTIL),--until $(UNTIL))
 
 docs: $(INSTALLED) ## the site of the docs, into build/site
@@ -149,6 +149,9 @@ bench: $(INSTALLED) $(BENCH) $(DUCKDB) ## speed, memory and what is lost, next t
 
 bench-verify: $(INSTALLED) ## what verify takes next to the ingest that it proves (ARGS="--records 200000")
 	@$(PY) bench/verify.py $(ARGS)
+
+bench-guard: $(INSTALLED) ## the CPU of a small ingest and its check, in turns with the last release: fails at 15 % more (ARGS="--against COMMIT")
+	@$(PY) bench/guard.py $(ARGS)
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)

@@ -166,7 +166,7 @@ def verify(
         if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
-        return _Check(engine, table, files, settings, expected, exactly).verdict()
+        return _Verification(engine, table, files, settings, expected, exactly).verdict()
 
 
 def _absolute(sources: Sequence[str]) -> list[str]:
@@ -228,7 +228,7 @@ def verify_dealt(
         files = _SourceFiles(
             records.sources, by_file, records.fmt, (), names or {}, records, lost, settings.mixed_signs, keys
         )
-        return _Check(engine, table, files, settings, expected, exactly).verdict()
+        return _Verification(engine, table, files, settings, expected, exactly).verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
+class _Verification:
     """The comparison of files with a table; ``exactly``: also that there are no other rows."""
 
     engine: Engine
