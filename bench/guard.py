@@ -63,7 +63,7 @@ def earlier() -> str | None:
 
 
 def git(*command: str) -> str:
-    """What git prints; nothing where it fails."""
+    """Return the output of git; nothing where it fails."""
     done = subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

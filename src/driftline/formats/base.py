@@ -10,6 +10,7 @@ from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
 from driftline.errors import SetupError, UsageError
+from driftline.files.whole import InWholeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,7 +236,7 @@ class RowTransaction(Protocol):
         ...
 
 
-class UpkeepTransaction(Protocol):
+class UpkeepTransaction(InWholeFiles, Protocol):
     """The members of a transaction beyond adding rows, each with a default for a format to inherit."""
 
     @property
@@ -323,10 +324,6 @@ class UpkeepTransaction(Protocol):
             f"the format of the table at {self.location} cannot show a batch before its commit",
             "audit it without --verify",
         )
-
-    def whole_files(self) -> Sequence[str]:
-        """Return the files that the table has once this is committed, as `CatalogTable.whole_files` does."""
-        return ()
 
     def by_key(self: RowTransaction) -> KeyedTransaction:
         """Return the transaction, to change rows by key. Raises UsageError if the format cannot."""
@@ -578,7 +575,7 @@ class AlterableTable(Protocol):
         ...
 
 
-class CatalogTable(AlterableTable, Protocol):
+class CatalogTable(AlterableTable, InWholeFiles, Protocol):
     """A table of a catalog, with its rows. Nothing is created before the first commit.
 
     A batch asks for the members before `with_rows`; for those after it, and from `versions` on, other
@@ -645,10 +642,6 @@ class CatalogTable(AlterableTable, Protocol):
         """Return the table's present rows, without the columns that Spark cannot read."""
         return self.read()
 
-    def whole_files(self) -> Sequence[str]:
-        """Return the Parquet files of this machine that alone say what the present rows are; else none."""
-        return ()
-
     def row_ids(self, changed: str) -> list[str]:
         """Return SQL for the ids by which readers identify rows, empty if the format has none.
 
@@ -666,10 +659,7 @@ class CatalogTable(AlterableTable, Protocol):
         return None
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """Return the rows that others appended between two states of the table, of one schema.
-
-        None if others did more than append, or if that is unknown.
-        """
+        """Return the rows that others appended between two states of one schema; None if that is unknown."""
         return None
 
     def branches(self) -> Mapping[str, set[int]]:

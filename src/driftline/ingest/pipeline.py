@@ -421,7 +421,7 @@ class Prepared:
         return replace(state, properties={**state.properties, **batch.properties, **batch.alone}), rows
 
     def whole_files(self) -> Sequence[str]:
-        """Return the table's files as the commit leaves it, as `CatalogTable.whole_files` does."""
+        """Return the table's files as the commit leaves it, as `InWholeFiles` says."""
         return self.planned.batch.table.whole_files() if self.planned.state.exists else ()
 
     def commit(self) -> Result:

@@ -213,7 +213,7 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
 class Contents(NamedTuple):
     """A table to check: its rows, None if it does not exist, and those that wait in its quarantine.
 
-    ``files``: returns what `CatalogTable.whole_files` does.
+    ``files``: returns what `InWholeFiles.whole_files` does.
     """
 
     table: CatalogTable

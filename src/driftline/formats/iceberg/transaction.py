@@ -27,6 +27,7 @@ from driftline.formats.base import (
     carried,
 )
 from driftline.formats.commit import Retry
+from driftline.formats.iceberg import reader
 from driftline.formats.iceberg.commit import begin, check_head, commit, delete_files, is_durable, upkeep
 from driftline.formats.iceberg.compaction import FileRewrite, only_in_tasks
 from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
@@ -49,19 +50,6 @@ from driftline.formats.iceberg.gateway import (
     session_conf,
     short,
     text_map,
-)
-from driftline.formats.iceberg.reader import (
-    check_seen,
-    ledger_of,
-    note_in,
-    place,
-    read_appended,
-    read_as,
-    read_between,
-    read_table,
-    whole_files,
-    write_file,
-    write_ledger,
 )
 from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
 from driftline.formats.iceberg.seen import new_name, with_files
@@ -134,7 +122,7 @@ class IcebergTransaction(UpkeepTransaction):
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
         """
-        check_seen(table.spark)
+        reader.check_seen(table.spark)
         java = table.java()
         if java is None:
             raise CommitConflict(f"table {table.name} was dropped by another writer")
@@ -263,7 +251,7 @@ class IcebergTransaction(UpkeepTransaction):
         """Note the batches whose values the rewritten files have, and this one with its ``filled``."""
         assert self._delta is not None
         base, snapshot = self.table.metadata(self._as_it_was()), self._java.table().currentSnapshot()
-        note = with_files(note_in(self.table, base), base, self._delta.gone())
+        note = with_files(reader.note_in(self.table, base), base, self._delta.gone())
         self._write_note(
             name, note.having(SeenIn(int(snapshot.timestampMillis()), self._summary.get(BATCH)), filled)
         )
@@ -271,9 +259,11 @@ class IcebergTransaction(UpkeepTransaction):
     def _write_note(self, name: str, note: SeenNote) -> None:
         """Write the note of the snapshot that is made."""
         snapshot = self._java.table().currentSnapshot()
-        path = place(self._java.table(), name)
+        path = reader.place(self._java.table(), name)
         self._key_file_paths.append(path)  # before it is there: whatever fails now, it is deleted
-        write_file(self._java.table(), path, replace(note, snapshot=int(snapshot.snapshotId())).to_json())
+        reader.write_file(
+            self._java.table(), path, replace(note, snapshot=int(snapshot.snapshotId())).to_json()
+        )
 
     @property
     def table_location(self) -> str:
@@ -423,11 +413,11 @@ class IcebergTransaction(UpkeepTransaction):
     def staged(self) -> DataFrame:
         """Return the rows that the table has once this is committed, by the metadata that would be."""
         will_be = self._java.table().operations().current()
-        return read_as(self.table, self._at(will_be), self.schema)
+        return reader.read_as(self.table, self._at(will_be), self.schema)
 
     def whole_files(self) -> list[str]:
         """Return the files of these rows, as `reader.whole_files` does."""
-        return whole_files(self._at(self._java.table().operations().current()), self.schema)
+        return reader.whole_files(self._at(self._java.table().operations().current()), self.schema)
 
     def _as_it_was(self) -> Any:
         """Return the Java table that the transaction began on."""
@@ -512,11 +502,11 @@ class IcebergTransaction(UpkeepTransaction):
         if not files:
             return
         self._files = tuple(files)
-        before = {} if self.base is None else ledger_of(self.table, self.base.properties)
+        before = {} if self.base is None else reader.ledger_of(self.table, self.base.properties)
         others = {file: snapshot for file, snapshot in before.items() if file not in self._files}
         # Behind the others: a full ledger loses its first entries, and these are the youngest.
         entries = others | dict.fromkeys(self._files, self.snapshot or 0)
-        self._ledger = write_ledger(self._java.table(), entries)
+        self._ledger = reader.write_ledger(self._java.table(), entries)
 
     def _noted(self, properties: Mapping[str, str]) -> dict[str, str]:
         if CHANGE_RECORD not in properties:
@@ -606,7 +596,7 @@ class IcebergTransaction(UpkeepTransaction):
 
         assert self.base is not None
         assert transaction.base is not None
-        appended = read_between(self.table, self.base, transaction.base)
+        appended = reader.read_between(self.table, self.base, transaction.base)
         try:
             carried(self.table.name, appended, self._carry, write)
         except BaseException:
@@ -665,8 +655,8 @@ class IcebergTransaction(UpkeepTransaction):
             return None
         before = None if self.base is None else self.base.snapshot
         if before is None:
-            return read_table(self.table, self.snapshot)
-        return read_appended(self.table, before, self.snapshot)
+            return reader.read_table(self.table, self.snapshot)
+        return reader.read_appended(self.table, before, self.snapshot)
 
     def upkeep(self) -> None:
         """After the commit, drop metadata of batches long past. Never fails."""
