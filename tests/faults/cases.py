@@ -156,7 +156,7 @@ class Case:
     ``copies``: killed between its two commits, or where the disk is full then, it leaves a copy of its rejects in an
     Iceberg quarantine. ``formats``: of the lakes that have its table. ``kills``: it is killed so often, before another
     process goes on; else it is struck once. ``moved``: it begins with a lake that was made elsewhere, whose files nobody
-    finds before.
+    finds before. ``tables``: each gets a part of a batch, and acknowledges it by itself.
     """
 
     run: Callable[[Lake, Path], object]
@@ -170,6 +170,7 @@ class Case:
     formats: Sequence[str] = FORMATS
     kills: int = 0
     moved: bool = False
+    tables: int = 1
 
 
 def by_key(table: str, formats: Sequence[str] = FORMATS) -> Case:
@@ -228,6 +229,7 @@ CASES = {
     "capture into tables": Case(
         lambda lake, home: capture_into_tables(lake, home / "files" / "kinds"),
         frozenset({60, 61}), raws=frozenset({"broken 0", "broken 1"}), table="s._other", always=True, steps=True,
+        tables=3,
     ),
     "capture by key": Case(
         lambda lake, home: capture_from(lake, home / "files" / "changes", KEYED, CHANGED),

@@ -260,7 +260,9 @@ class Bench:
         wrong = [f"missing: {path}" for path in now.missing]
         if not (is_before or is_after or case.steps):
             wrong.append(f"neither as before nor as after: {now.tables.get(case.table)}")
-        if (batches == all_batches and not is_after) or (batches and is_before and not is_after):
+        if (batches == all_batches and not is_after) or (
+            batches >= case.tables and is_before and not is_after
+        ):
             wrong.append(f"{batches} batches were acknowledged, and there is {now.tables.get(case.table)}")
         if answer is not None:
             wrong += _said(answer, case, is_before=is_before)
