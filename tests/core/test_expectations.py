@@ -314,6 +314,9 @@ def test_a_record_is_set_aside_once_and_warnings_count_all() -> None:
 @example(["a in ('a', 'b')", "a in ('b', 'c')"], [{"a": "a"}, {"a": "b"}, {"a": 1}])
 @example(["a in ('a')", "a in ('b')", "a > 1"], [{"a": "a"}, {"a": "b"}, {"a": 2}])
 @example(["a in ('\ud800', 'a')"], [{"a": "a"}, {"a": "b"}])
+@example(
+    ["a like 'b%'", "b > 0"], [{"a": "b", "b": 1}, {"a": "x", "b": -1}, {"a": 1}, {"a": "x\n", "b": 1}, {}]
+)
 @example(["a > 0.5 and a < 2", "b is not null"], [{"a": 1, "b": 1}, {"a": 0.5, "b": 2}, {"a": 2}])
 def test_lines_are_held_against_all_expectations_however_they_are_read(
     conditions: list[str], records: list[dict[str, Any]]
@@ -341,6 +344,14 @@ def test_inside_a_record_a_field_is_expected_as_outside() -> None:
     assert [reason is not None for reason in reasons] == [False, True, True, True, False, False]
     reasons, _ = checked({"x": "a.`b c` < 1 else quarantine"}, records)
     assert [reason is not None for reason in reasons] == [True, False, False, False, False, False]
+
+
+def test_text_inside_a_record_is_matched_behind_lines_that_no_decoder_takes() -> None:
+    records: list[Any] = [{"a": 5}, {"a": {"b": "nb"}}, {"a": {"b": 1}}, {"a": None}, {"a": {"b": "x"}}, {}]
+
+    reasons, violations = checked({"x": "a.b like 'n_' else quarantine"}, records)
+    assert reasons == [None, None, None, None, "expect x", None]
+    assert violations["x"].location.line == 5
 
 
 def test_a_line_that_is_no_record_meets_no_expectation_and_misses_none() -> None:

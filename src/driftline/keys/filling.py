@@ -325,6 +325,11 @@ def _is_like(pattern: str) -> Callable[[Any], bool | None]:
     return lambda value: matches(value) is not None if type(value) is str else None
 
 
+def are_like(texts: pa.Array, pattern: str) -> pa.Array:
+    """Flag the texts that match a pattern of LIKE."""
+    return pc.match_substring_regex(texts, rf"(?s)\A(?:{like_pattern(pattern)})\z")
+
+
 def like_pattern(pattern: str) -> str:
     r"""Return the regular expression of a pattern of LIKE.
 
@@ -447,7 +452,7 @@ def _compared_values(array: pa.Array, type_: Primitive, condition: Inequality | 
     kind = order_kind(type_)
     match condition:
         case Like(_, pattern) if kind in ("text", "moment"):
-            return pc.match_substring_regex(_as_text(array, type_), rf"(?s)\A(?:{like_pattern(pattern)})\z")
+            return are_like(_as_text(array, type_), pattern)
         case Inequality(_, operator, str() as bound) if kind in ("text", "moment"):
             return _ARROW_COMPARISONS[operator](_as_text(array, type_), pa.scalar(bound))
         case Inequality(_, operator, Decimal() as bound) if kind == "number":

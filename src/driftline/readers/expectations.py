@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -33,7 +33,7 @@ from driftline.core.settings.condition import (
 )
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, Number, RefusedText, parse, reason
-from driftline.keys.filling import Test, holds, like_pattern, record_test
+from driftline.keys.filling import Test, are_like, holds, record_test
 from driftline.observe.decoder import REFUSED, UNSPEAKABLE
 from driftline.observe.observation import Violations, sample
 from driftline.readers.deletes import fields_type
@@ -141,17 +141,11 @@ class ExpectationCheck:
 
     def _suspects(self, lines: Sequence[bytes]) -> Iterable[tuple[int, Sequence[_NumberedTest]]]:
         """Yield the places of lines that may not meet an expectation, with the tests that tell."""
-        decode, others = self._certain
-        if decode is None:
+        certain, others = self._certain
+        if certain is None:
             yield from ((place, self._tests) for place in range(len(lines)))
             return
-        # Reading each line into Python would cost as much as ingesting it. This loop runs in C.
-        todo, suspects = iter(lines), set[int]()
-        while length_hint(todo):
-            try:
-                deque(map(decode, todo), maxlen=0)
-            except REFUSED:
-                suspects.add(len(lines) - length_hint(todo) - 1)
+        suspects = certain.suspects(lines)
         if others:
             yield from ((place, self._tests if place in suspects else others) for place in range(len(lines)))
         else:
@@ -207,8 +201,8 @@ class ExpectationCheck:
         return record
 
     @cached_property
-    def _certain(self) -> tuple[Any, Sequence[_NumberedTest]]:
-        """Return a decoder of lines that meet expectations for certain, and the tests of all others."""
+    def _certain(self) -> tuple[_CertainLines | None, Sequence[_NumberedTest]]:
+        """Return what lines meet expectations for certain, and the tests of all others."""
         certain, others = _CertainField(), list[_NumberedTest]()
         for numbered, expectation in zip(self._tests, self.expectations, strict=True):
             # Its own first: what it adds must not stay behind if types do not tell it.
@@ -216,7 +210,7 @@ class ExpectationCheck:
                 continue
             others.append(numbered)
         type_ = certain.type() if len(others) < len(self._tests) else None
-        return (None, ()) if type_ is None else (json.Decoder(type_).decode, others)
+        return (None, ()) if type_ is None else (_CertainLines(type_, [*certain.patterns()]), others)
 
     @cached_property
     def _decode(self) -> Any:
@@ -233,8 +227,51 @@ def _decoder(expectations: Sequence[Expectation]) -> Any:
     return json.Decoder(fields_type(list(paths)), float_hook=Number).decode
 
 
+class _CertainLines:
+    """The lines that a type of msgspec takes, and whose texts match patterns of LIKE.
+
+    Args:
+        patterns: each with the names that lead to its text in the type.
+    """
+
+    def __init__(self, type_: Any, patterns: Sequence[tuple[Sequence[str], str]]) -> None:
+        self._decode = json.Decoder(type_).decode
+        self._patterns = patterns
+
+    def suspects(self, lines: Sequence[bytes]) -> set[int]:
+        """Return the places of all other lines."""
+        # Reading each line into Python would cost as much as ingesting it. This loop runs in C.
+        todo, suspects = iter(lines), set[int]()
+        records: list[Any] | deque[Any] = [] if self._patterns else deque(maxlen=0)
+        while length_hint(todo):
+            try:
+                records.extend(map(self._decode, todo))
+            except REFUSED:
+                place = len(lines) - length_hint(todo) - 1
+                suspects.add(place)
+                if self._patterns:
+                    suspects.update(range(len(records), place))
+                    records.extend([None] * (place + 1 - len(records)))
+        for names, pattern in self._patterns:
+            # A call of Python's for each text, as msgspec makes it, would take four times as long.
+            texts = pa.array(_inside(records, names), pa.large_string())
+            suspects.update(np.flatnonzero(pc.invert(are_like(texts, pattern)).fill_null(False)).tolist())
+        return suspects
+
+
+def _inside(records: Iterable[Any], names: Sequence[str]) -> list[Any]:
+    for name in names:
+        records = [None if record is None else getattr(record, name) for record in records]
+    return list(records)
+
+
 _ANY = int | float | str | bool | list[Any] | dict[str, Any]
 _FAR = 2**62
+
+
+def _name(number: int) -> str:
+    """Return the name in the type of the field of this number."""
+    return f"f{number}"
 
 
 @dataclass(slots=True)
@@ -244,7 +281,7 @@ class _CertainField:
     Attributes:
         required: null does not meet them.
         low: doubles beyond it do, and integers from ``least`` on; ``high`` and ``most`` likewise.
-        pattern: texts that match it do.
+        pattern: texts that match this one of LIKE do, which types do not tell.
         texts: these do.
     """
 
@@ -274,7 +311,7 @@ class _CertainField:
             case OneOf(path, values) if all(type(value) is str and value.isprintable() for value in values):
                 return self._at(path)._among(frozenset(map(str, values)))
             case Like(path, pattern):
-                return self._at(path)._matching(f"(?s:{like_pattern(pattern)})")
+                return self._at(path)._matching(pattern)
         return False
 
     def type(self) -> Any:
@@ -286,12 +323,19 @@ class _CertainField:
         types = {key: inside.type() for key, inside in self.fields.items()}
         if None in types.values():
             return None
-        names = {f"f{number}": key for number, key in enumerate(types)}
+        names = {_name(number): key for number, key in enumerate(types)}
         fields: list[Any] = [
             (name, types[key]) if self.fields[key].required else (name, types[key] | None, None)
             for name, key in names.items()
         ]
         return defstruct("Certain", fields, rename=names, kw_only=True, gc=False)
+
+    def patterns(self) -> Iterator[tuple[Sequence[str], str]]:
+        """Yield the patterns, each with the names that lead to its text in the type."""
+        if self.pattern is not None:
+            yield (), self.pattern
+        for number, inside in enumerate(self.fields.values()):
+            yield from (((_name(number), *names), pattern) for names, pattern in inside.patterns())
 
     def _at(self, path: Path) -> _CertainField:
         node = self
@@ -332,7 +376,7 @@ class _CertainField:
             # Looked up in a fraction of the time that a pattern takes
             if self.texts is not None:
                 return Literal[*sorted(self.texts)]
-            return _ANY if self.pattern is None else Annotated[str, Meta(pattern=rf"\A{self.pattern}\Z")]
+            return _ANY if self.pattern is None else str
         if self.pattern is not None or self.texts is not None:
             return None
         # A double beyond the bound's own is a number beyond the bound. One that equals it is looked at.
