@@ -114,13 +114,14 @@ lint: $(INSTALLED) ## style and types
 house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
-# Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other. What
-# waits longest comes last: UNTIL is the time, in seconds since 1970, from which no nightly test begins.
+# Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other,
+# and none beside the guard. What waits longest comes last: UNTIL is the time, in seconds since 1970, from which no nightly test begins.
 check: $(INSTALLED) ## lint, then all tests, those on other Sparks, and the guard of speed: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
 	@$(SUITE) -m "not nightly"
 	@$(MAKE) --no-print-directory sparks
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster bench-guard $(SPARKS:%=test-spark-%)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-cluster $(SPARKS:%=test-spark-%)
+	@$(MAKE) --no-print-directory bench-guard
 	@$(SUITE) -m nightly $(if $(UNTIL),--until $(UNTIL))
 
 docs: $(INSTALLED) ## the site of the docs, into build/site

@@ -25,7 +25,7 @@ OTHERS = {
     "formats.iceberg.alteration: update.deleteFile",  # out of a snapshot
     "formats.iceberg.compaction: rewrite.deleteFile",
     "formats.iceberg.row_delta: update.deleteFile",
-    "formats.iceberg.transaction: delete.deleteFile",
+    "formats.iceberg.taking_out: delete.deleteFile",
     "keys.filling: result.delete",  # a row
     "quarantine.table: quarantine.delete",
     "quarantine.table: self.table.delete",
@@ -39,6 +39,7 @@ OF_NEW_FILES = {
     "formats.ducklake.files",
     "formats.iceberg.commit",  # manifests that the transaction wrote and merged
     "formats.iceberg.files",
+    "formats.iceberg.taking_out",
     "formats.iceberg.transaction",
     "operations.doctor",  # its probe
     "runtime.duckdb_files",

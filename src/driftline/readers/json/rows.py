@@ -68,7 +68,8 @@ _OBJECT, _NULL = b"{n"
 # What the parser reads differently than one by one. It puts what it does not take into its message, and a
 # NUL there ends the process. Of surrogates from U+20000 on it makes other characters. A long has no sign at
 # zero, so that its text would have none; in quotes it is the number that a resolved field reads. Python
-# finds a pattern that begins with fixed bytes ten times as fast: such a one is asked first.
+# finds a pattern that begins with fixed bytes ten times as fast: such a one is asked first, and the other
+# only where that is found, as in "user-0".
 _NUL, _BACKSLASH, _ESCAPE = b"\0", b"\\", rb"\u"
 _MISREAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 _ENDS_AS_ZERO, _NEGATIVE_ZERO = re.compile(rb'-0"?[,}\]\s]'), re.compile(rb'[:,\[\s]"?-0"?[,}\]\s]')
@@ -118,7 +119,10 @@ def _is_misread(text: bytes, *, spells_integers: bool) -> bool:
     # Python finds one byte ten times as fast as two.
     if _NUL in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD_ESCAPE.search(text)):
         return True
-    return bool(spells_integers and _ENDS_AS_ZERO.search(text) and _NEGATIVE_ZERO.search(text))
+    return spells_integers and any(
+        _NEGATIVE_ZERO.search(text, max(found.start() - 2, 0), found.end())
+        for found in _ENDS_AS_ZERO.finditer(text)
+    )
 
 
 def _repeats(array: pa.Array) -> bool:
