@@ -114,8 +114,9 @@ lint: $(INSTALLED) ## style and types
 house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
-# Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other,
-# and none beside the guard. What waits longest comes last: UNTIL is the time, in seconds since 1970, from which no nightly test begins.
+# Lint takes one core: beside it the other makes what tests need. Tests of one process each run beside each other, and
+# nothing beside the guard, which measures. What waits longest comes last: UNTIL is the time, in seconds since 1970, from
+# which no nightly test begins.
 check: $(INSTALLED) ## lint, then all tests, those on other Sparks, and the guard of speed: CI runs this
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
 	@$(SUITE) -m "not nightly"
