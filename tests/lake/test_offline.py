@@ -108,6 +108,6 @@ def test_the_shell_completes_tables_columns_and_settings(
     assert list(grouped.fields(context, "b")) == ["b", "b.c"]
     context.params["table"] = "no.such"
     assert list(grouped.fields(context, "")) == []
-    assert list(grouped.settings("on_")) == ["on_conflict=", "on_snapshot="]
+    assert list(grouped.settings("on_")) == ["on_conflict=", "on_table_error=", "on_snapshot="]
     assert list(grouped.settings("on_c")) == ["on_conflict=fail", "on_conflict=quarantine"]
     assert list(grouped.settings("on_conflict=f")) == ["on_conflict=fail"]

@@ -55,6 +55,7 @@ NOT_RUN = {
     r"(aws s3 cp --recursive lake/data|driftline relocate --yes)": "test_ducklake_bucket takes a DuckLake there",
     r"driftline erase ": "test_cli runs it, and what it counts as files is the writer's",
     r"driftline compact ": "test_cli runs it, and bytes are the writer's",
+    r"driftline replan shop.sizes --html": "test_cli runs it, beside --json",
     r"driftline expire ": "test_cli runs it, and its times are those of the day",
     r"driftline --lake lake ui": "test_ui_cli starts it, and ends it as Ctrl-C does",
     r"driftline seek ": "test_capture_restored and test_capture_cli run it",
