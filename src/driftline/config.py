@@ -53,7 +53,8 @@ _OURS = "driftline"
 class Config:
     """The configuration of one command.
 
-    ``catalog``: properties as `session.open_session` takes them; ``tables``: settings. ``ducklake``: the
+    ``catalog``: properties as `session.open_session` takes them; ``tables``: settings by the name of a table,
+    or by a name with ``*``, as `settings_of` reads it. ``ducklake``: the
     catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg. ``stores``: the options of each
     kind of store; ``uri``: the lake's, if it is in a store; ``kafka`` and ``registry``: settings of their
     clients, as `Table.capture` takes them. ``durable``: what is acknowledged outlives a power cut.
@@ -74,6 +75,21 @@ class Config:
         """The folder of the lake, or the URI of a DuckLake in a store."""
         return self.lake if self.uri is None or self.ducklake is None else self.uri
 
+    def settings_of(self, table: str) -> dict[str, str]:
+        """The settings of a table: of all names that fit it, the more exact ones over the general ones.
+
+        A name's ``*`` stands for a part between dots, or a piece of one.
+
+        >>> tables = {"hooks.*": {"dates": "off", "policy": "widen"}, "hooks.push": {"dates": "on"}}
+        >>> Config(tables=tables).settings_of("hooks.push")
+        {'dates': 'on', 'policy': 'widen'}
+        """
+        names = [name for name in self.tables if _fits(name, table)]
+        settings: dict[str, str] = {}
+        for name in sorted(names, key=lambda name: (len(name.replace("*", "")), "*" not in name)):
+            settings.update(self.tables[name])
+        return settings
+
     def redact(self, text: str) -> str:
         """The text without secrets of the settings.
 
@@ -83,6 +99,10 @@ class Config:
         return redacted(
             text, self.catalog, *self.stores.values(), self.kafka, self.registry, {"": self.ducklake or ""}
         )
+
+
+def _fits(name: str, table: str) -> bool:
+    return re.fullmatch("[^.]*".join(map(re.escape, name.split("*"))), table) is not None
 
 
 def redacted(text: str, *settings: Mapping[str, str]) -> str:
@@ -364,7 +384,9 @@ def _settings(name: str, table: Any, path: Path) -> dict[str, str]:
         as_properties(settings)
     except UsageError as error:
         raise UsageError(f'{path}: [tables."{name}"]: {error.message}', error.hint) from error
-    return settings
+    # As one spells them: a more exact name sets the same one.
+    words = ((key.partition("."), value) for key, value in settings.items())
+    return {head.replace("-", "_") + dot + rest: value for (head, dot, rest), value in words}
 
 
 def _text(value: Any, where: str, path: Path) -> str:

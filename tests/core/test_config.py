@@ -97,7 +97,45 @@ def test_a_lake_by_flag_leaves_the_catalog_of_the_file_aside_but_not_spark(write
 
 def test_settings_may_be_numbers(write, tmp_path):
     write('[tables."shop.orders"]\nmax_columns = 50\nepoch-unit = "s"')
-    assert at(tmp_path).tables == {"shop.orders": {"max_columns": "50", "epoch-unit": "s"}}
+    assert at(tmp_path).tables == {"shop.orders": {"max_columns": "50", "epoch_unit": "s"}}
+
+
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        ("hooks.push", {"policy": "widen", "dates": "on", "hints.id": "string"}),
+        (
+            "hooks.pull_request",
+            {"policy": "widen", "dates": "instant", "hints.id": "long", "epoch_unit": "ms"},
+        ),
+        ("hooks._other", {"policy": "widen", "dates": "off", "hints.id": "string"}),
+        ("eu.hooks", {"policy": "strict"}),
+        ("eu.hooks.push", {}),
+        ("shop.orders", {}),
+        ("hooksXpush", {}),
+    ],
+)
+def test_settings_of_a_table_are_those_of_all_names_that_fit_it_the_more_exact_ones_first(
+    write, tmp_path, table, settings
+):
+    write("""
+        [tables."*.hooks"]
+        policy = "strict"
+        [tables."hooks.push"]
+        dates = "on"
+        [tables."hooks.*"]
+        policy = "widen"
+        dates = "off"
+        [tables."hooks.*".hints]
+        id = "string"
+        [tables."hooks.pull_*"]
+        dates = "instant"
+        hints.id = "long"
+        epoch-unit = "s"
+        [tables."hooks.pull_request"]
+        epoch_unit = "ms"
+    """)
+    assert at(tmp_path).settings_of(table) == settings
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def pages(shown):
 @pytest.fixture(scope="module")
 def writing(shown):
     """The pages where writes are allowed."""
-    writes = Writes(shown, {})
+    writes = Writes(shown, lambda _: {})
     yield LakePages(shown, writes).application()
     writes.close()
 
@@ -305,7 +305,7 @@ def test_a_write_begins_by_a_post_with_the_id_of_its_page_alone(shown, writing) 
 
 @pytest.mark.parametrize("choices", ["do=undo", "do=replay", "do=promote", "do=replan", "do=discard"])
 def test_shown_commands_find_the_lake_that_is_served(shown, choices: str) -> None:
-    with closing(Writes(shown, {}, ["--lake", "my lake"])) as writes:
+    with closing(Writes(shown, lambda _: {}, ["--lake", "my lake"])) as writes:
         application = LakePages(shown, writes).application()
         planned = Response(application, f"/plan?table=shop.orders&{choices}", {"host": "x"})
         page = unescape(Response(application, planned.headers["location"], {"host": "x"}).text)

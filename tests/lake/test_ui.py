@@ -106,7 +106,7 @@ def test_drift_over_time_and_reasons_by_batch_are_shown_where_records_and_values
 def pressed(lake: Lake) -> Iterator[Callable[[str, str], str]]:
     """Plans a write of a table and presses its button; returns the pages before and after."""
     served = ServedLake(lake)
-    with closing(served), closing(Writes(served, {})) as writes:
+    with closing(served), closing(Writes(served, lambda _: {})) as writes:
         pages = LakePages(served, writes).application()
 
         def press(table: str, choices: str) -> str:

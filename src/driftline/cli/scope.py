@@ -295,13 +295,13 @@ class Invocation:
     def settings(self, table: str) -> Mapping[str, Any]:
         """The settings of a table in `driftline.toml`; hints of errors are then its lines, too."""
         self.advice = self.words(table)
-        return self.config.tables.get(table, {})
+        return self.config.settings_of(table)
 
     def words(self, table: str) -> Words:
         """Return the function that spells hints for a table: as flags, or as lines of a `driftline.toml` that
         has settings of the table.
         """
-        return in_toml if table in self.config.tables else in_flags
+        return in_toml if self.config.settings_of(table) else in_flags
 
     @property
     def writes(self) -> str:

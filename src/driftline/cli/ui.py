@@ -37,7 +37,7 @@ def ui(
     lake = context.obj.served()
     server = lake_server()
     with lake:
-        settings = context.obj.config.tables if allow_writes else None
+        settings = context.obj.config.settings_of if allow_writes else None
         pages = server(lake, host, port, settings, context.obj.options())
         if not pages.guard.address.is_local:
             typer.echo(f"{host} is an address of the network: the pages go over it unencrypted", err=True)

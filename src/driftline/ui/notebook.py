@@ -20,7 +20,7 @@ class ServerThread:
     """
 
     def __init__(self, lake: LakeOfPages, options: Sequence[str], *, allow_writes: bool) -> None:
-        self.server = lake_server()(lake, LOCAL, 0, {} if allow_writes else None, options)
+        self.server = lake_server()(lake, LOCAL, 0, (lambda _: {}) if allow_writes else None, options)
         self._thread = Thread(target=self.server.serve, name="driftline-ui", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a write under way ends before Python does

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Work: TypeAlias = Callable[[TableOfPages, Callable[[str], None]], Iterable["RenderableType"]]
 Choices: TypeAlias = Mapping[str, Sequence[str]]  # the fields of a form, each as often as it came
-Settings: TypeAlias = Mapping[str, Mapping[str, Any]]  # by table, as `driftline.toml` has them
+Settings: TypeAlias = Callable[[str], Mapping[str, Any]]  # of a table, as `driftline.toml` has them
 
 KEPT = 100  # writes whose pages are still there
 _UNDO = "driftline undo takes it back."
@@ -150,11 +150,11 @@ def _check(paths: Sequence[str]) -> None:
 def _replay(waiting: Quarantine, settings: Settings) -> Write:
     """Ingest the waiting records of a quarantine again."""
     name = waiting.table
-    words = in_toml if name in settings else in_flags
+    words = in_toml if settings(name) else in_flags
 
     def work(table: TableOfPages, progress: Callable[[str], None]) -> Iterable[RenderableType]:
         """Replay."""
-        return drift.replayed(table.replay(settings=settings.get(name, {}), progress=progress), words)
+        return drift.replayed(table.replay(settings=settings(name), progress=progress), words)
 
     return Write(
         name, "replay", ("quarantine", name, "--replay"),
@@ -174,7 +174,7 @@ def _discard(
     ``options``: those of each command.
     """
     name = waiting.table
-    words = in_toml if name in settings else in_flags
+    words = in_toml if settings(name) else in_flags
 
     def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
         """Discard."""
@@ -361,7 +361,7 @@ class Writes:
                 embedded.check_open(writes=writes)
             return Outcome(text_of(work(self._lake.lake.table(table), planned.tell)))
         except DriftlineError as error:
-            error.spell(in_toml if table in self.settings else in_flags)
+            error.spell(in_toml if self.settings(table) else in_flags)
             return Outcome(error=error)
         except Exception as error:  # a thread has nobody else to tell it to
             looking = shlex.join(("driftline", "history", table, *self._options))
