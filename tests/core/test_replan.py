@@ -191,9 +191,12 @@ def test_batches_that_drifted_get_the_columns_of_one_batch(block: int) -> None:
         table = table_of(*drifted)
         if table.converted or not table.rows:  # what it was is no longer known
             continue
-        checked += 1
         whole = table_of([record for records in drifted for record in records])
         outcome, name = replan_of(table, narrow=True), f"seed {seed}: {json.dumps(drifted)}"
+        if outcome.stay:  # a number may have been a moment
+            assert has_moments(drifted), name
+            continue
+        checked += 1
         assert columns(outcome.plan.schema.struct) == columns(whole.schema.struct), name
         struct, rows = applied(table, outcome)
         assert columns(struct) >= columns(outcome.plan.schema.struct), name
@@ -208,6 +211,19 @@ def test_batches_that_drifted_get_the_columns_of_one_batch(block: int) -> None:
                 )
                 assert found == wanted, f"{column}: {name}"
     assert checked > SEEDS // 10
+
+
+def has_moments(batches: list[list[Any]]) -> bool:
+    return "2024-01-02T" in json.dumps(batches)
+
+
+def test_a_number_that_may_have_been_a_moment_becomes_no_text_of_one() -> None:
+    table = table_of([{"a": "2024-01-02T03:04:05"}, {"a": 0}], [{"a": "x"}])
+    outcome = replan_of(table)
+    assert not outcome.fields
+    assert [(field.path, field.why) for field in outcome.stay] == [
+        (("a",), "a value would not read back as it is")
+    ]
 
 
 def drifted_row(number: int) -> dict[str, Any]:

@@ -244,12 +244,14 @@ class Replanner:
         for old_lines, new_lines in zip(
             zip(*lines_before, strict=True), zip(*lines_after, strict=True), strict=True
         ):
-            if not set(old_lines).isdisjoint(new_lines):
+            # A number that may have been a moment must not become the moment's text: each reading stays one.
+            if set(old_lines) <= set(new_lines):
                 continue
             old, new = [*map(parse, old_lines)], [*map(parse, new_lines)]
             for field in self.swap.fields:
                 key = field.path[0]
-                if not any(_valued(a.get(key)) == _valued(b.get(key)) for a in old for b in new):
+                members = [_valued(line.get(key)) for line in new]
+                if not all(_valued(line.get(key)) in members for line in old):
                     doubtful.add(field.path)
         return doubtful
 
