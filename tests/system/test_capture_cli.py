@@ -43,7 +43,7 @@ COMMANDS = {
     "json": ["capture", "in", "--into", "shop.json", "--name", "orders", "--json"],
     "tables": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds"],
     "tables json": ["capture", "in", "--into", "json.{_file.stem}", "--name", "kinds", "--json"],
-    "tables audit": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--audit"],
+    "tables verify": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--audit", "--verify"],
     "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
     "no folder": ["capture", "away", "--into", "shop.orders", "--name", "away"],
     "no time": [*CAPTURE, "--every", "soon"],
@@ -78,7 +78,7 @@ def done(here) -> dict[str, Done]:
 
 
 CODES = {
-    "tables audit": 2,
+    "tables verify": 2,
     "full": 1,
     "audit": 1,
     "other source": 2,
@@ -144,7 +144,7 @@ def test_tables_of_a_pattern_are_reported_together(done):
         ("json.1", 0, 0), ("json.2", 0, 0), ("json._other", 0, 0),
     ]  # fmt: skip
     assert (sums["pattern"], sums["tables"], sums["rows_read"]) == ("json.{_file.stem}", 3, 4)
-    assert "--audit counts for one table" in done["tables audit"].err
+    assert "--verify counts for one table" in done["tables verify"].err
 
 
 def test_seek_wants_to_be_asked_and_names_what_is_taken_again(here, done):
