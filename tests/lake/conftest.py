@@ -284,6 +284,16 @@ def both_roads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
+def space(lake: Lake, table_name: str) -> Iterator[str]:
+    """A namespace of the test's own."""
+    namespace = table_name.replace(".", "_")
+    yield namespace
+    for name in lake.format.tables():
+        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
+            lake.format.drop(name, purge=False, dry_run=False)
+
+
+@pytest.fixture
 def table_name(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """A name that no other test uses; its tables, and those whose names begin with it and `_`, go with the
     test, as `clean` reads all that there are.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -34,16 +33,6 @@ RECORDS = [
     '{"event": "push", "size": 12345678901234567890}',
     "[1]",
 ]
-
-
-@pytest.fixture
-def space(lake: Lake, table_name: str) -> Iterator[str]:
-    """A namespace of the test's own."""
-    namespace = table_name.replace(".", "_")
-    yield namespace
-    for name in lake.format.tables():
-        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
-            lake.format.drop(name, purge=False, dry_run=False)
 
 
 def rows(table: Table) -> list[str]:

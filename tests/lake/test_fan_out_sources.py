@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,16 +19,6 @@ from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 
 ONE, TWO_BATCHES, TWO_FILES = [[range(1, 11)]], [[range(1, 5)], [range(5, 11)]], [[range(1, 5), range(5, 11)]]
-
-
-@pytest.fixture
-def space(lake: Lake, table_name: str) -> Iterator[str]:
-    """A namespace of the test's own."""
-    namespace = table_name.replace(".", "_")
-    yield namespace
-    for name in lake.format.tables():
-        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
-            lake.format.drop(name, purge=False, dry_run=False)
 
 
 def content(table: Table) -> tuple[list[str], list[str], list[tuple[str, int, str]]]:

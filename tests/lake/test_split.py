@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -27,16 +27,6 @@ RECORDS = [
     {"event": {"a": 1}},
     {"event": "", "size": 3},
 ]
-
-
-@pytest.fixture
-def space(lake: Lake, table_name: str) -> Iterator[str]:
-    """A namespace of the test's own."""
-    namespace = table_name.replace(".", "_")
-    yield namespace
-    for name in lake.format.tables():
-        if name.startswith(f"{namespace}.") and not name.endswith("__quarantine"):
-            lake.format.drop(name, purge=False, dry_run=False)
 
 
 def whole(

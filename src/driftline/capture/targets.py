@@ -244,9 +244,11 @@ class PatternTarget:
         result = fan_out.ingest(source, options, self.shared, MicroBatch(of_table, assigned, keep))
         if result.waiting:
             before = self._failed or FanOutResult(result.pattern)
+            # Of each table the last one, as a capture may go on like this for weeks.
+            last = {of_table.table: of_table for of_table in (*before.results, *result.results)}
             self._failed = FanOutResult(
                 result.pattern,
-                (*before.results, *result.results),
+                tuple(last.values()),
                 failed={**before.failed, **result.failed},
                 waiting=tuple(dict.fromkeys([*before.waiting, *result.waiting])),
             )

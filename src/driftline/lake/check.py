@@ -92,15 +92,7 @@ class AuditRequest(NamedTuple):
         *,
         dry_run: bool = False,
     ) -> Audit:
-        """Return the audit of each of the tables of a pattern, as `of` that of one.
-
-        Raises UsageError also for `verify`, whose second read does not know which records are a table's.
-        """
-        if self.audit and self.verify:
-            raise UsageError(
-                "an audit of the tables of a pattern does not verify them",
-                "leave out --verify: `driftline verify` checks the tables of a pattern, once they have the batch",
-            )
+        """Return the audit of each of the tables of a pattern, as `of` that of one; it does not verify."""
         # A table without expectations has nothing that `at_most` limits; another one may.
         return replace(self.of(data, warehouse, changed_files, dry_run=dry_run), precheck=NO_AUDIT.precheck)
 

@@ -61,7 +61,7 @@ def by_spark(table: CatalogTable, *, over_time: bool) -> WaitingSummary:
 
 
 def by_duckdb(lake: EmbeddedLake, table: str, *, over_time: bool) -> WaitingSummary | None:
-    """The same without Java; None where that takes Spark, or there is no quarantine."""
+    """The records that wait, read by DuckDB; None where only Spark reads them, or there is no quarantine."""
     ask = quarantine_sql.by_duckdb(lake, table)
     try:
         return None if ask is None else _summary(ask, over_time=over_time)
