@@ -260,7 +260,11 @@ def test_audit_of_many_tables_keeps_nothing_of_any_if_one_fails(
         (f"{space}.a", 1, 0), (f"{space}.b", 1, 0), (f"{space}._other", 0, 0),
     ]  # fmt: skip
     assert lake.table(f"{space}.a").format.load() == before
-    assert not [name for name in lake.format.tables() if "_other" in name or "quarantine" in name]
+    assert not [
+        name
+        for name in lake.format.tables()
+        if name.startswith(f"{space}.") and name.endswith(("_other", "quarantine"))
+    ]
     assert tables.ingest(file, audit=True, fail_on="map", at_most=1).rows_written == 2
 
 
