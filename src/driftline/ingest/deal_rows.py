@@ -80,20 +80,22 @@ class RowSpool:
         for number, reader in enumerate(self.readers):
             with ExitStack() as stack:
                 writer: Any = None
-                place = 0
-                for part in range(len(reader.sizes)):
-                    for rows in reader.rows(part):
-                        batch = _with_lines(rows)
-                        if writer is None:
-                            writer = stack.enter_context(pa.ipc.new_file(self._path(number), batch.schema))
-                        for table, places, rejects in self._shares(values, reader.struct, rows, tables):
-                            dealt = batch.take(pa.array(places, pa.int64()))
-                            writer.write_batch(dealt)
-                            size = dealt.nbytes
-                            part_of_table = SpoolSlice(len(self.batches), rows.source, size)
-                            self.shares[table].slices.append(part_of_table)
-                            self.batches.append(SpooledBatch(number, place, rejects))
-                            place += 1
+                for place, (table, source, rejects, batch) in enumerate(self._dealt(reader, values, tables)):
+                    if writer is None:
+                        writer = stack.enter_context(pa.ipc.new_file(self._path(number), batch.schema))
+                    writer.write_batch(batch)
+                    self.shares[table].slices.append(SpoolSlice(len(self.batches), source, batch.nbytes))
+                    self.batches.append(SpooledBatch(number, place, rejects))
+
+    def _dealt(
+        self, reader: ColumnReader, values: RowValues, tables: Tables
+    ) -> Iterator[tuple[str, str, Sequence[Reject], pa.RecordBatch]]:
+        """Yield the rows of a reader by table, with their source and the texts of it that are no rows."""
+        for part in range(len(reader.sizes)):
+            for rows in reader.rows(part):
+                batch = _with_lines(rows)
+                for table, places, rejects in self._shares(values, reader.struct, rows, tables):
+                    yield table, rows.source, rejects, batch.take(pa.array(places, pa.int64()))
 
     def _shares(
         self, values: RowValues, struct: Struct, rows: Rows, tables: Tables

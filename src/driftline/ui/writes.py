@@ -34,7 +34,8 @@ from driftline.ui.served import TableOfPages
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Work: TypeAlias = Callable[[TableOfPages, Callable[[str], None]], Iterable["RenderableType"]]
+# Of a table, a callback for each step, and True for a dry run; returns the lines that the command prints.
+Work: TypeAlias = Callable[[TableOfPages, Callable[[str], None], bool], Iterable["RenderableType"]]
 Choices: TypeAlias = Mapping[str, Sequence[str]]  # the fields of a form, each as often as it came
 Settings: TypeAlias = Callable[[str], Mapping[str, Any]]  # of a table, as `driftline.toml` has them
 
@@ -49,8 +50,8 @@ class Write:
     Attributes:
         words: those of the command that does the same, without its name.
         changes: what it will change, in sentences.
-        work: does it, and gives the lines that the command prints.
-        look: the same as a dry run, for writes that have one.
+        work: does it.
+        has_dry_run: True if its dry run is shown first.
     """
 
     table: str
@@ -58,7 +59,7 @@ class Write:
     words: tuple[str, ...]
     changes: tuple[str, ...]
     work: Work
-    look: Work | None = None
+    has_dry_run: bool = False
 
     @property
     def command(self) -> str:
@@ -75,22 +76,16 @@ def _resolve(name: str, field_: DriftedField, type_: str, *, drop_rest: bool) ->
     path = spelled_path(field_.path)
     columns = dict.fromkeys(dotted(column) for part in field_.parts for column in part.columns)
     beside = "is dropped" if drop_rest else "stays in a column beside it"
-
-    def work(
-        table: TableOfPages, progress: Callable[[str], None], *, dry_run: bool = False
-    ) -> Iterable[RenderableType]:
-        """Resolve, or count what would convert."""
-        return drift.resolved(
-            table.resolve(path, type_, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
-        )
-
     return Write(
         name, "resolve", ("resolve", name, path, "--as", type_, *["--drop-rest"] * drop_rest),
         (
             f"{', '.join(columns)} become one column of type {type_}; the rows are written anew, in one commit.",
             f"What does not convert {beside}.", _UNDO,
         ),
-        work, lambda table, progress: work(table, progress, dry_run=True),
+        lambda table, progress, dry_run: drift.resolved(
+            table.resolve(path, type_, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        ),
+        has_dry_run=True,
     )  # fmt: skip
 
 
@@ -100,18 +95,13 @@ def _promote(name: str, paths: Sequence[str]) -> Write:
     Raises UsageError for what is no path.
     """
     _check(paths)
-
-    def work(
-        table: TableOfPages, progress: Callable[[str], None], *, dry_run: bool = False
-    ) -> Iterable[RenderableType]:
-        """Promote, or list the columns that there would be."""
-        promoted = table.promote(*paths, everything=not paths, dry_run=dry_run, progress=progress)
-        return drift.promoted(promoted)
-
     return Write(
         name, "promote", ("promote", name, *(paths or ("--all",))),
         ("Values that wait in the rest get columns, in old rows too, in one commit.", _UNDO),
-        work, lambda table, progress: work(table, progress, dry_run=True),
+        lambda table, progress, dry_run: drift.promoted(
+            table.promote(*paths, everything=not paths, dry_run=dry_run, progress=progress)
+        ),
+        has_dry_run=True,
     )  # fmt: skip
 
 
@@ -121,20 +111,16 @@ def _replan(name: str, paths: Sequence[str]) -> Write:
     Raises UsageError for what is no path.
     """
     _check(paths)
-
-    def work(
-        table: TableOfPages, progress: Callable[[str], None], *, apply: bool = True
-    ) -> Iterable[RenderableType]:
-        """Replan, or show the columns now and then."""
-        return drift.replanned(table.replan(*paths, apply=apply, progress=progress))
-
     return Write(
         name, "replan", ("replan", name, *paths, "--apply"),
         (
             "The columns are those that one batch of all records would make; the rows are written anew, in one commit.",
             "What waits in quarantine is replayed behind it.", _UNDO,
         ),
-        work, lambda table, progress: work(table, progress, apply=False),
+        lambda table, progress, dry_run: drift.replanned(
+            table.replan(*paths, apply=not dry_run, progress=progress)
+        ),
+        has_dry_run=True,
     )  # fmt: skip
 
 
@@ -151,18 +137,13 @@ def _replay(waiting: Quarantine, settings: Settings) -> Write:
     """Ingest the waiting records of a quarantine again."""
     name = waiting.table
     words = in_toml if settings(name) else in_flags
-
-    def work(table: TableOfPages, progress: Callable[[str], None]) -> Iterable[RenderableType]:
-        """Replay."""
-        return drift.replayed(table.replay(settings=settings(name), progress=progress), words)
-
     return Write(
         name, "replay", ("quarantine", name, "--replay"),
         (
             f"{counted(waiting.waiting, 'record')} in quarantine: each is ingested again, once, as the table is now.",
             "Those that fit become rows, and may add columns; the others come back with their present reason.",
         ),
-        work,
+        lambda table, progress, _: drift.replayed(table.replay(settings=settings(name), progress=progress), words),
     )  # fmt: skip
 
 
@@ -175,11 +156,6 @@ def _discard(
     """
     name = waiting.table
     words = in_toml if settings(name) else in_flags
-
-    def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
-        """Discard."""
-        return drift.discarded(table.discard_quarantine(sources or None), words)
-
     records = f"The records of {', '.join(sources)}" if sources else counted(waiting.waiting, "record")
     chosen = [word for source in sources for word in ("--from", source)]
     restored = shlex.join(("driftline", "quarantine", name, "--restore", *chosen, *options))
@@ -189,7 +165,7 @@ def _discard(
             f"{records} in quarantine wait no longer: no replay takes them. They are kept.",
             f"`{restored}` takes it back.",
         ),
-        work,
+        lambda table, *_: drift.discarded(table.discard_quarantine(sources or None), words),
     )  # fmt: skip
 
 
@@ -205,14 +181,10 @@ def _undo(history: History, *, is_keyed: bool, yes: bool) -> Write:
         if yes
         else "It is refused if that would hide values or rows."
     )
-
-    def work(table: TableOfPages, _: Callable[[str], None]) -> Iterable[RenderableType]:
-        """Undo."""
-        return tables.undone(table.undo(yes=yes))
-
     return Write(
         history.table, "undo", ("undo", history.table, *["--yes"] * yes),
-        (f"Takes back {change}.", limit, "All values of the columns that come back are there again."), work,
+        (f"Takes back {change}.", limit, "All values of the columns that come back are there again."),
+        lambda table, *_: tables.undone(table.undo(yes=yes)),
     )  # fmt: skip
 
 
@@ -292,8 +264,8 @@ class Writes:
         chosen = self._chosen(verb, table, choices)
         write = replace(chosen, words=(*chosen.words, *self._options))
         planned = PlannedWrite(secrets.token_urlsafe(16), write)
-        if write.look is not None:
-            planned.look = self._worker.submit(self._outcome, planned, write.look, writes=False)
+        if write.has_dry_run:
+            planned.look = self._worker.submit(self._outcome, planned, dry_run=True)
         with self._lock:
             self._planned[planned.id] = planned
             ended = [each.id for each in self._planned.values() if not each.is_under_way]
@@ -321,7 +293,7 @@ class Writes:
                     )
             if not planned.is_ready:
                 raise UsageError("its dry run has not ended well", "go back, and look at it")
-            planned.done = self._worker.submit(self._outcome, planned, planned.write.work, writes=True)
+            planned.done = self._worker.submit(self._outcome, planned, dry_run=False)
 
     def _chosen(self, verb: str, table: str, choices: Choices) -> Write:
         paths = list(dict.fromkeys(path.strip() for path in _lines(choices, "path")))
@@ -353,24 +325,25 @@ class Writes:
                 return each
         raise UsageError(f"{table} has no drifted field {shown}", "the page of the table lists them")
 
-    def _outcome(self, planned: PlannedWrite, work: Work, *, writes: bool) -> Outcome:
+    def _outcome(self, planned: PlannedWrite, *, dry_run: bool) -> Outcome:
         table = planned.write.table
         planned.tell("starting")
         try:
             if (embedded := self._lake.lake.embedded) is not None:
-                embedded.check_open(writes=writes)
-            return Outcome(text_of(work(self._lake.lake.table(table), planned.tell)))
+                embedded.check_open(writes=not dry_run)
+            lines = planned.write.work(self._lake.lake.table(table), planned.tell, dry_run)
+            return Outcome(text_of(lines))
         except DriftlineError as error:
             error.spell(in_toml if self.settings(table) else in_flags)
             return Outcome(error=error)
         except Exception as error:  # a thread has nobody else to tell it to
             looking = shlex.join(("driftline", "history", table, *self._options))
-            hint = f"`{looking}` tells if the change took place" if writes else None
+            hint = f"`{looking}` tells if the change took place" if not dry_run else None
             return Outcome(
                 error=DataError(f"{planned.write.verb} failed: {type(error).__name__}: {error}", hint)
             )
         finally:
-            if writes:
+            if not dry_run:
                 self._lake.forget()
 
 
