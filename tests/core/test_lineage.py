@@ -26,6 +26,7 @@ from driftline.core.history.batch_properties import BatchIsInError
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import SourceLocation
 from driftline.errors import DataError
+from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.result import ExpectationOutcome, Result, result
 from driftline.observe.observation import Observation, Tally, Violations
 from driftline.report import lineage, listeners
@@ -160,7 +161,7 @@ def test_events_are_as_openlineage_wants_them(
     figures = {"location": "/lake/shop/orders", "bytes_read": 70, "files_written": 3, "bytes_written": 900}
     more: dict[str, Any] = {
         "START": {},
-        "COMPLETE": {"result": Result(**{**vars_of(drifted), **figures})},
+        "COMPLETE": {"results": [Result(**{**vars_of(drifted), **figures})]},
     }.get(kind, {"error": "DataError"})
     event = RunEvents().event(kind, MOMENT, LineageRun(RUN, "shop.orders", capture, [FOLDER]), **more)
     sent = json.loads(Serde.to_json(event))
@@ -174,7 +175,7 @@ def test_expectations_are_assertions_about_the_input() -> None:
     outcomes = {"price": ExpectationOutcome("quarantine", unmet), "at": ExpectationOutcome("warn")}
     checked = replace(of("a: long", data="a: long"), expect=outcomes)
     event = RunEvents().event(
-        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, [FOLDER]), result=checked
+        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, [FOLDER]), results=[checked]
     )
     sent = json.loads(Serde.to_json(event))
     Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
@@ -187,7 +188,7 @@ def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
     inputs = [FOLDER, DatasetName("file", "/more")]
     drifted = of("a: long", data="a: long")
     several = RunEvents().event(
-        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, inputs), result=drifted
+        "COMPLETE", MOMENT, LineageRun(RUN, "shop.orders", None, inputs), results=[drifted]
     )
     assert [one.inputFacets for one in several.inputs] == [{}, {}]
 
@@ -210,6 +211,50 @@ def test_batches_of_two_tables_at_once_are_a_run_each(events: Callable[[], list[
     runs = {(one["job"]["name"], one["run"]["runId"]) for one in found}
     assert len(found) == 4
     assert sorted(name for name, _ in runs) == ["driftline.ingest.shop.a", "driftline.ingest.shop.b"]
+
+
+def test_a_batch_into_many_tables_is_one_run_with_an_output_for_each(
+    events: Callable[[], list[dict[str, Any]]],
+) -> None:
+    unmet = Violations(SourceLocation("a.jsonl", 3), "-1", 2)
+    expected = [{"n": ExpectationOutcome("warn", unmet)}, {"n": ExpectationOutcome("warn")}]
+    seen = ["a: long, s: {n: int}, l: {x: date}[1]", "a: string, s: {n: long, m: boolean}, b: null"]
+    results = tuple(
+        replace(
+            of("a: long", data=data), table=f"hooks.{name}", location=f"/lake/hooks/{name}", bytes_read=30, expect=expect
+        )
+        for name, data, expect in zip(("push", "ping"), seen, expected, strict=True)
+    )  # fmt: skip
+    done = FanOutResult("hooks.{event}", results)
+    lacking = replace(done, failed={"hooks.ping": DataError("no permission")})
+    listener = Lineage([FOLDER], "nightly")
+    ends = [lambda: listener.ended(done), lambda: listener.failed(FanOutError(lacking)),
+            lambda: listener.failed(FanOutAuditError(done))]  # fmt: skip
+    for end in ends:
+        listener.begins("hooks.{event}", "b1")
+        end()
+    sent = events()
+    for event in sent:
+        event["run"]["facets"].pop("tags")  # which the client adds
+        Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(event)
+    assert [event["eventType"] for event in sent] == ["START", "COMPLETE", "START", "FAIL", "START", "FAIL"]
+    assert {event["job"]["name"] for event in sent} == {"driftline.capture.hooks.{event}.nightly"}
+    assert len({event["run"]["runId"] for event in sent}) == 3
+    assert [[output["name"] for output in event["outputs"]] for event in sent[1::2]] == [
+        ["/lake/hooks/push", "/lake/hooks/ping"], ["/lake/hooks/push"], [],
+    ]  # fmt: skip
+    (read,) = sent[1]["inputs"]
+    assert read["inputFacets"]["inputStatistics"]["rowCount"] == 4
+    assert read["inputFacets"]["inputStatistics"]["size"] == 60
+    (assertion,) = read["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert (assertion["assertion"], assertion["success"]) == ("n", False)
+    fields = {field["name"]: field for field in read["facets"]["schema"]["fields"]}
+    assert {name: field["type"] for name, field in fields.items()} == {
+        "a": "long | string", "s": "record", "l": "list<record>", "b": "unknown",
+    }  # fmt: skip
+    assert [(inside["name"], inside["type"]) for inside in fields["s"]["fields"]] == [
+        ("n", "int | long"), ("m", "boolean"),
+    ]  # fmt: skip
 
 
 def test_a_batch_that_fails_tells_no_message(events: Callable[[], list[dict[str, Any]]]) -> None:

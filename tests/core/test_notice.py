@@ -16,9 +16,10 @@ import pytest
 
 from core.shapes import batch, schema
 from driftline.core.planning.planner import plan
+from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report.listeners import Notice
+from driftline.report.listeners import Notice, PatternNotices
 from servers.http_server import serving
 
 
@@ -57,6 +58,21 @@ def test_nothing_to_tell(tmp_path: Path) -> None:
     assert not out.exists()
     assert Notice(f"cat > {out}").send(of("a: long", data="a: long", quarantined=1))
     assert json.loads(out.read_text())["rows_quarantined"] == 1
+
+
+def test_tables_of_a_pattern_that_drift_are_told_one_by_one_until_one_cannot_be(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    steady = replace(of("a: long", data="a: long"), table="hooks.steady")
+    results = (replace(DRIFT, table="hooks.a"), steady, replace(DRIFT, table="hooks.b"))
+    batch = FanOutResult("hooks.{event}", results)
+    PatternNotices(Notice(f"cat >> {out}; echo >> {out}"), "nightly").ended(batch)
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(one["table"], one["pattern"], one["capture"]) for one in told] == [
+        ("hooks.a", "hooks.{event}", "nightly"), ("hooks.b", "hooks.{event}", "nightly"),
+    ]  # fmt: skip
+    PatternNotices(Notice(f"echo >> {out}; exit 4")).failed(FanOutError(batch))
+    PatternNotices(Notice(f"echo >> {out}")).failed(FanOutAuditError(batch))
+    assert len(out.read_text().splitlines()) == 3
 
 
 class Hook(BaseHTTPRequestHandler):

@@ -17,9 +17,11 @@ from py4j.protocol import Py4JError
 
 from driftline.errors import DataError, UsageError
 from driftline.ingest import attempts, pipeline
-from driftline.ingest.fan_out import FanOutAuditError, FanOutError
+from driftline.ingest.batch import Listeners
+from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.split_by_field import SplitByField
 from driftline.lake import Lake, Table
+from driftline.lake import fan_out as front
 from driftline.sources.opening import opened
 
 RECORDS = [
@@ -266,6 +268,40 @@ def test_audit_of_many_tables_keeps_nothing_of_any_if_one_fails(
         if name.startswith(f"{space}.") and name.endswith(("_other", "quarantine"))
     ]
     assert tables.ingest(file, audit=True, fail_on="map", at_most=1).rows_written == 2
+
+
+def test_a_batch_is_told_once_with_all_tables_and_each_change_in_a_notice(
+    lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, Any]] = []
+
+    class Told:
+        def begins(self, pattern: str, batch: str) -> None:
+            told.append(("begins", pattern))
+
+        def ended(self, result: FanOutResult) -> None:
+            told.append(("ended", [of.table for of in result.results]))
+
+        def failed(self, error: BaseException) -> None:
+            told.append(("failed", type(error)))
+
+    listeners = front.pattern_listeners
+    monkeypatch.setattr(front, "pattern_listeners", lambda *given: Listeners([Told(), listeners(*given)]))
+    tables, notices = lake.fan_out(f"{space}.{{event}}"), tmp_path / "notices"
+    on_change = f"cat >> {notices}; echo >> {notices}"
+    records = [{"event": "a", "n": 1}, {"event": "b", "n": 1}]
+    tables.ingest(records, on_change=on_change, dry_run=True)
+    tables.ingest(records, on_change=on_change)
+    with pytest.raises(FanOutAuditError):
+        tables.ingest([{"event": "b", "n": "x"}], audit=True, fail_on="sibling", on_change=on_change)
+    tables.ingest([*records, {"event": "b", "n": "x"}], on_change=on_change)
+    begins = ("begins", tables.pattern)
+    both = ("ended", [f"{space}.a", f"{space}.b"])
+    assert told == [begins, both, begins, ("failed", FanOutAuditError), begins, both]
+    notified = [json.loads(line) for line in notices.read_text().splitlines()]
+    assert [(one["table"], [change["path"] for change in one["changes"]]) for one in notified] == [
+        (f"{space}.a", ["event", "n"]), (f"{space}.b", ["event", "n"]), (f"{space}.b", ["n_string"]),
+    ]  # fmt: skip
 
 
 @pytest.mark.nightly

@@ -41,6 +41,8 @@ COMMANDS = {
     "no table": ["schema", "shop.orders"],
     "ingest": ["ingest", "in", "--into", "shop.orders", "--batch-per-file", "--set", "dates=instant"],
     "ingest json": ["ingest", "in/2.jsonl", "in/1.jsonl", "--into", "shop.json", "--batch-per-file", "--json"],
+    "each file": ["ingest", "in", "--into", "files.{_file.stem}", "--batch-per-file"],
+    "each file again": ["ingest", "in/1.jsonl", "other.jsonl", "--into", "files.{_file.stem}", "--batch-per-file"],
     "malformed": ["ingest", "bad.jsonl", "--into", "shop.bad"],
     "one name": ["ingest", "bad.jsonl", "--into", "orders"],
     "audit": ["ingest", "audit.jsonl", "--into", "shop.orders", "--audit", "--fail-on", "sibling"],
@@ -221,6 +223,14 @@ def test_quarantine_is_listed_without_java(done, here):
 def test_a_plan_writes_nothing(done):
     assert done["plan"].out.startswith("shop.orders  1.jsonl  2 records read, dry run: nothing is written\n")
     assert "there is no table shop.orders" in done["no table"].err
+
+
+def test_each_file_is_a_batch_of_a_pattern_and_one_that_is_in_is_passed_over(done):
+    first, second = done["each file"].out.split("files.{_file.stem}  2.jsonl  ")
+    assert first.startswith("files.{_file.stem}  1.jsonl  2 records read, 2 written, 1 table\n")
+    assert second.startswith("2 records read, 1 written, 1 in quarantine, 2 tables\n")
+    again = done["each file again"].out
+    assert "1.jsonl  0 records read" in again and "files.other  1 written" in again
 
 
 def test_a_plan_of_a_pattern_shows_each_table_and_fails_as_a_check_does(done):

@@ -26,6 +26,7 @@ from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut
+from driftline.ingest.result import Result
 from driftline.keys.stored import KeyCache
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
@@ -67,7 +68,7 @@ class CaptureRequest:
     settings: Mapping[str, str]
     progress: Callable[[str], None]
     on_batch: Callable[[Any], None]  # takes a Batch, of a pattern a PatternBatch
-    listener: Listener
+    listener: Listener[Result]
     resume_from: ResumeFrom | None = None
     audit: Audit = NO_AUDIT
     fan_out: FanOut | None = None

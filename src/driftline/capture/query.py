@@ -27,6 +27,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.commit import WAITING, Progress
 from driftline.ingest.attempts import NO_AUDIT, Audit, Options
 from driftline.ingest.batch import Listener
+from driftline.ingest.result import Result
 from driftline.runtime.failure import explained, java_process, text_of
 from driftline.runtime.front import front
 from driftline.sources.scan import Source
@@ -132,7 +133,7 @@ class CaptureRun:
     settings: Mapping[str, str]
     progress: Progress
     on_batch: Callable[[Any], None]  # takes a Batch, of a pattern a PatternBatch
-    listener: Listener
+    listener: Listener[Result]
     status: StatusFile
     audit: Audit = NO_AUDIT
 

@@ -354,8 +354,7 @@ def capture(
     check(source, name)
     if is_pattern(into):
         must_fit(into, {
-            "--strings": strings, "--verify": verify, "--hints": hints, "--on-change": bool(on_change),
-            "--resume-from": bool(resume_from),
+            "--strings": strings, "--verify": verify, "--hints": hints, "--resume-from": bool(resume_from),
         })  # fmt: skip
     else:
         must_fit_tables(max_tables, all_tables=all_tables)
@@ -374,7 +373,7 @@ def capture(
             max_records=max_records, skip_lost=skip_lost,
             settings=lambda table: options.settings(scope, table),
             audit=audit, fail_on=fail_on or (), at_most=at_most, on_audit=on_audit,
-            progress=shown.phase, on_batch=shown.batches.put,
+            progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
         )  # fmt: skip
     else:
         query = lake.table(into).capture(

@@ -36,6 +36,7 @@ def fan_out(
     pattern: str,
     options: TableOptions,
     *,
+    per_file: bool,
     format_: str | None,
     max_tables: int | None,
     all_tables: bool,
@@ -46,10 +47,11 @@ def fan_out(
     fail_on: Sequence[str] = (),
     audited: AuditArguments = NO_AUDIT,
     counted: Metrics | None = None,
-) -> FanOutResult:
-    """Ingest files into the tables of a pattern, or plan it, and print the result."""
+    on_change: str | None = None,
+) -> list[FanOutResult]:
+    """Ingest files into the tables of a pattern, or plan it, and print the result of each batch."""
     from driftline.cli.terminal import Progress
-    from driftline.ingest.fan_out import FanOutAuditError, FanOutError
+    from driftline.ingest.fan_out import FanOutAuditError, FanOutError, TablesHaveFiles
     from driftline.sources.files import expand, stamps
 
     # Report what is wrong with them before Spark starts
@@ -59,31 +61,41 @@ def fan_out(
         f"stopped: some tables of {pattern} have the batch; the same command again brings what is missing"
     )
     kind, files = expand(sources, format_, scope.folder)
-    title = title_of(files)
+    batches = [[file] for file in sorted(files)] if per_file else [files]
     with Progress() as progress:
         lake = scope.open(progress, brief=little(kind, files), writes=not dry_run)
-    with Progress(lake.spark, sum(stamp.size for stamp in stamps(files).values())) as progress:
-        tables = tables_of(lake, pattern, max_tables)
-        try:
-            result = tables.ingest(
-                files,
-                format=cast("FileFormat", kind),
-                settings=lambda table: options.settings(scope, table),
-                dry_run=dry_run,
-                again=again,
-                keep=keep,
-                progress=scope.interrupt.watching(progress.of(title)),
-                **audited,
-            )
-        except (FanOutError, FanOutAuditError) as failed:
-            if counted is not None and isinstance(failed, FanOutError):
-                counted.count_tables(failed.result.results)
-            _show(failed.result, title, output, fail_on, all_tables=all_tables)
-            raise
-    if counted is not None:
-        counted.count_tables(result.results)
-    _show(result, title, output, fail_on, all_tables=all_tables)
-    return result
+    results: list[FanOutResult] = []
+    for batch in batches:
+        scope.interrupt.check()
+        title = title_of(batch)
+        with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
+            try:
+                result = tables_of(lake, pattern, max_tables).ingest(
+                    batch,
+                    format=cast("FileFormat", kind),
+                    settings=lambda table: options.settings(scope, table),
+                    dry_run=dry_run,
+                    again=again,
+                    keep=keep,
+                    on_change=on_change,
+                    progress=scope.interrupt.watching(progress.of(title)),
+                    **audited,
+                )
+            except (FanOutError, FanOutAuditError) as failed:
+                if counted is not None and isinstance(failed, FanOutError):
+                    counted.count_tables(failed.result.results)
+                _show(failed.result, title, output, fail_on, all_tables=all_tables)
+                raise
+            except TablesHaveFiles as all_have:
+                # Behind one that was broken off, others are missing still.
+                if not results and batch is batches[-1]:
+                    raise
+                result = all_have.result
+        if counted is not None:
+            counted.count_tables(result.results)
+        _show(result, title, output, fail_on, all_tables=all_tables)
+        results += [result] if result.results else []
+    return results
 
 
 def split(

@@ -76,13 +76,12 @@ def ingest(
 
     if is_pattern(into):
         must_fit(into, {
-            "--batch-per-file": batch_per_file, "--strings": strings, "--verify": verify,
-            "--on-change": bool(on_change),
-            "--hints": hints,
+            "--strings": strings, "--verify": verify, "--hints": hints,
         })  # fmt: skip
         fan_out(
-            context.obj, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
+            context.obj, sources, into, options, per_file=batch_per_file, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
+            on_change=on_change,
             counted=None if dry_run else metrics(into, file=metrics_file),
             audited={"audit": audit, "fail_on": fail_on or (), "at_most": at_most},
         )  # fmt: skip
@@ -134,12 +133,12 @@ def plan(
 
     scope, output = context.obj, Output.json if json else output
     if is_pattern(into):
-        must_fit(into, {"--batch-per-file": batch_per_file, "--strings": strings, "--hints": hints})
+        must_fit(into, {"--strings": strings, "--hints": hints})
         planned = fan_out(
-            scope, sources, into, options, format_=format, max_tables=max_tables, all_tables=all_tables,
+            scope, sources, into, options, per_file=batch_per_file, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=True, again=False, keep=not no_keep, output=output, fail_on=fail_on or (),
         )  # fmt: skip
-        _refuse(of_tables(planned.results), fail_on or ())
+        _refuse((finding for batch in planned for finding in of_tables(batch.results)), fail_on or ())
         return
     must_fit_tables(max_tables, all_tables=all_tables)
     settings = options.settings(scope, into)

@@ -112,7 +112,7 @@ class Options:
     token: Token | None = None
     endless: bool = False
     progress: Progress = lambda _: None
-    listener: Listener | None = None
+    listener: Listener[Result] | None = None
     reingest: bool = False
     recent: RecentBatches = field(default_factory=RecentBatches)
     keep: bool = True
@@ -338,7 +338,7 @@ class PreparedBatch:
 
     attempts: Attempts
     ready: Ready | None
-    listener: Listener | None
+    listener: Listener[Result] | None
     seconds: float
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -543,14 +543,17 @@ def paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
 _LOG = logging.getLogger("driftline")
 
 
-class Listener(Protocol):
+Ended_contra = TypeVar("Ended_contra", contravariant=True)  # a result
+
+
+class Listener(Protocol[Ended_contra]):
     """A listener to batches, notified when one begins and when it ends. It must return quickly."""
 
     def begins(self, table: str, batch: str) -> None:
         """A batch of the table, given by its id, is about to be observed."""
         ...
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: Ended_contra) -> None:
         """The batch was committed, or was empty."""
         ...
 
@@ -559,17 +562,17 @@ class Listener(Protocol):
         ...
 
 
-class Listeners:
+class Listeners(Generic[Ended_contra]):
     """A group of listeners. One that raises an error is logged, and not called again."""
 
-    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+    def __init__(self, listeners: Sequence[Listener[Ended_contra]] = ()) -> None:
         self._listeners = list(listeners)
 
     def begins(self, table: str, batch: str) -> None:
         """Notify each listener that a batch begins."""
         self._each(lambda listener: listener.begins(table, batch))
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: Ended_contra) -> None:
         """Notify each listener that the batch ended."""
         self._each(lambda listener: listener.ended(result))
 
@@ -577,7 +580,7 @@ class Listeners:
         """Notify each listener that the batch failed."""
         self._each(lambda listener: listener.failed(error))
 
-    def _each(self, tell: Callable[[Listener], None]) -> None:
+    def _each(self, tell: Callable[[Listener[Ended_contra]], None]) -> None:
         for listener in tuple(self._listeners):
             try:
                 tell(listener)
@@ -590,7 +593,10 @@ class Listeners:
 
 
 def notify_listener(
-    batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result], spent: float = 0.0
+    batch: BatchRequest,
+    listener: Listener[Result],
+    take: Callable[[BatchRequest], Result],
+    spent: float = 0.0,
 ) -> Result:
     """Ingest the batch by ``take``, for which ``spent`` seconds have prepared, and notify the listener."""
     began = time.monotonic() - spent

@@ -23,7 +23,7 @@ from driftline.formats.lakes import Catalog
 from driftline.ingest import attempts
 from driftline.ingest.assignment import MAX_TABLES, Assignment
 from driftline.ingest.attempts import UNKNOWN, Options, PreparedBatch
-from driftline.ingest.batch import FileFingerprints, RecentBatches
+from driftline.ingest.batch import FileFingerprints, Listener, RecentBatches
 from driftline.ingest.deal import Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
 from driftline.ingest.pattern import TOPIC, Pattern, is_other
@@ -87,6 +87,11 @@ class FanOutResult(Shown):
     waiting: tuple[str, ...] = ()
 
     @property
+    def committed(self) -> tuple[Result, ...]:
+        """The results of the tables that got their records."""
+        return tuple(result for result in self.results if result.table not in self.failed)
+
+    @property
     def rows_read(self) -> int:
         """The number of records that were read for these tables."""
         return sum(result.rows_read for result in self.results)
@@ -134,6 +139,17 @@ class FanOutError(DataError):
             f"{result.pattern}: {counted(len(lacking), 'table')} did not get their records, "
             f"{len({of_table.table for of_table in result.results} - lacking)} did",
             "\n  ".join(listed),
+        )
+        self.result = result
+
+
+class TablesHaveFiles(DataError):
+    """All tables have their shares of the files already. ``result``: that of a batch that brings nothing."""
+
+    def __init__(self, result: FanOutResult) -> None:
+        super().__init__(
+            f"{result.pattern}: all tables have the files already: {_listed(result.passed_over)}",
+            "pass --again to ingest again as new rows",
         )
         self.result = result
 
@@ -231,6 +247,7 @@ class FanOut:
         max_tables: the number of tables that the pattern makes at most.
         recent: the batches before, by table.
         keys: of rows that the batches of a capture have read, of all tables together.
+        listener: notified of each batch once, with all tables, unless it is only planned.
     """
 
     catalog: Catalog
@@ -239,6 +256,7 @@ class FanOut:
     max_tables: int = MAX_TABLES
     recent: dict[str, RecentBatches] = field(default_factory=dict)
     keys: KeyCache | None = None
+    listener: Listener[FanOutResult] | None = None
 
     def ingest(
         self,
@@ -263,6 +281,27 @@ class FanOut:
             DataError: a batch cannot go into its table. Nothing is written.
             FanOutError: some tables did not get their records.
         """
+        if dry_run or (listener := self.listener) is None:
+            return self._deal(source, options, shared, micro_batch, dry_run=dry_run)
+        batch = "" if micro_batch is None else micro_batch.token(self.pattern.text).batch
+        listener.begins(self.pattern.text, batch)
+        try:
+            result = self._deal(source, options, shared, micro_batch)
+        except BaseException as error:
+            listener.failed(error)
+            raise
+        listener.failed(FanOutError(result)) if result.failed else listener.ended(result)
+        return result
+
+    def _deal(
+        self,
+        source: Source,
+        options: Options,
+        shared: str | None,
+        micro_batch: MicroBatch | None,
+        *,
+        dry_run: bool = False,
+    ) -> FanOutResult:
         read_by = self._settings(self.pattern.text, {})
         batch = dealable(source, self.pattern, read_by)
         spark = batch.spark
@@ -279,17 +318,14 @@ class FanOut:
         destinations = batch.at_once(batch.destination, batch.spool.shares.items())
         passed_over = tuple(to.table.name for to in destinations if not (to.share.slices or to.waits))
         has_all = bool(destinations) and not any(to.share.slices for to in destinations)
-        if has_all and batch.micro_batch is None and not batch.dry_run:
-            raise DataError(
-                f"{self.pattern.text}: all tables have the files already: {_listed([to.table.name for to in destinations])}",
-                "pass --again to ingest again as new rows",
-            )
         by_case = {to.table.name: to.share.spellings for to in destinations if len(to.share.spellings) > 1}
         waiting = tuple(to.table.name for to in destinations if to.waits)
         failed: dict[str, DriftlineError] = {
             to.table.name: to.error for to in destinations if to.error is not None
         }
         before = FanOutResult(self.pattern.text, (), passed_over, by_case, failed, waiting)
+        if has_all and batch.micro_batch is None and not batch.dry_run:
+            raise TablesHaveFiles(replace(before, passed_over=tuple(to.table.name for to in destinations)))
         destinations = [to for to in destinations if to.share.slices]
         if batch.dry_run:
             return replace(before, results=tuple(batch.at_once(batch.planned, destinations)))
@@ -452,7 +488,11 @@ class DealtBatch:
         """
         violations = self.at_once(PreparedBatch.violations, prepared)
         if any(violations) and self.options.audit.on_failure == "stop":
-            raise FanOutAuditError(replace(before, results=tuple(ready.failed() for ready in prepared)))
+            error = FanOutAuditError(replace(before, results=tuple(ready.failed() for ready in prepared)))
+            for ready, of_table in zip(prepared, violations, strict=True):
+                if of_table:
+                    self._tell(ready.table.name, error)
+            raise error
 
     def _set_aside(self, to: TableShare, error: DataError) -> PreparedBatch:
         return attempts.set_aside(to.table, self._dealt(to.share.slices), self._options(to), error)
@@ -481,7 +521,7 @@ class DealtBatch:
         return self.fan_out._settings(to.table.name, to.state.properties).table_may_fail
 
     def _tell(self, name: str, error: DataError) -> None:
-        """Notify the listener of a table that is in error before its batch begins."""
+        """Notify the listener of an error by which a table's share ends before its commit."""
         if (listener := self.options.listener) is not None:
             token = None if self.micro_batch is None else self.micro_batch.token(name)
             listener.begins(name, "" if token is None else token.batch)

@@ -19,13 +19,14 @@ from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
 from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.attempts import OnAudit, Options
+from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.check import AuditRequest
 from driftline.lake.check_pattern import checked_tables
 from driftline.lake.table import given_settings, with_url
 from driftline.operations.split import TableSplit, split
-from driftline.report.listeners import is_measured, listeners
+from driftline.report.listeners import is_measured, listeners_by_table, pattern_listeners
 from driftline.report.metrics import Telemetry
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
@@ -74,6 +75,7 @@ class PatternTables(Shown):
         audit: bool = False,
         fail_on: str | Sequence[str] = (),
         at_most: int | None = None,
+        on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SettingArguments],
     ) -> FanOutResult:
@@ -88,6 +90,7 @@ class PatternTables(Shown):
             dry_run: Plan only; write nothing.
             audit: Check the batch of each table before the first one commits; if one fails, nothing is kept.
             fail_on: As for `Table.ingest`; so is ``at_most``, which counts for each table.
+            on_change: As for `Table.ingest`, called for each table.
             options: The same settings as arguments.
 
         Raises:
@@ -97,13 +100,16 @@ class PatternTables(Shown):
             FanOutAuditError: The batch fails its audit. All tables are then as they were.
             SetupError: As for `Table.ingest`.
         """
-        lake, fan_out = self.lake, self._fan_out(settings, options)
+        lake = self.lake
+        fan_out = self._fan_out(settings, options, pattern_listeners(data, on_change))
         checks = AuditRequest(audit, fail_on, at_most, verify=False).of_pattern(
             data, lake.warehouse, dry_run=dry_run
         )
         with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
             shown = progress or notebook_progress(self.pattern)
-            run = Options(reingest=again, progress=shown, listener=listeners(data), keep=keep, audit=checks)
+            run = Options(
+                reingest=again, progress=shown, listener=listeners_by_table(), keep=keep, audit=checks
+            )
             return fan_out.ingest(source, run, lake.warehouse, dry_run=dry_run)
 
     def capture(
@@ -132,6 +138,7 @@ class PatternTables(Shown):
         on_audit: OnAudit = "stop",
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[PatternBatch], None] = lambda _: None,
+        on_change: str | None = None,
         **options: Unpack[SettingArguments],
     ) -> CaptureQuery:
         """Capture files, topics of Kafka or a streaming DataFrame into the tables, each record once.
@@ -147,6 +154,7 @@ class PatternTables(Shown):
             on_audit: ``stop`` before a micro-batch that fails; ``quarantine``: of each table that fails the
                 records wait there, whole, and the others get theirs.
             on_batch: Called with each micro-batch, in another thread.
+            on_change: As for `ingest`.
             options: The same settings as arguments.
 
         Raises:
@@ -163,7 +171,8 @@ class PatternTables(Shown):
         reading = StreamOptions(format, None, False, max_files, topics, notify, list_every, changed_files)
         request = CaptureRequest(
             self.pattern, name, checkpoint, every, {}, progress, self._measured(on_batch),
-            listeners(data, name), audit=checks, fan_out=self._fan_out(settings, options), secrets=self._configured,
+            listeners_by_table(name), audit=checks, secrets=self._configured,
+            fan_out=self._fan_out(settings, options, pattern_listeners(data, on_change, name)),
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
 
@@ -248,6 +257,7 @@ class PatternTables(Shown):
         self,
         settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None,
         options: SettingArguments,
+        listener: Listener[FanOutResult],
     ) -> FanOut:
         """The tables with settings that are the same for all, or a function of a table's name."""
         lake, chosen = self.lake, settings if callable(settings) else lambda _: settings or {}
@@ -257,6 +267,7 @@ class PatternTables(Shown):
             lambda name: given_settings(chosen(name), options),
             self._max_tables,
             lake.recent_of,
+            listener=listener,
         )
 
 

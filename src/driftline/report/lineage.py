@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.history.batch_properties import BatchIsInError
+from driftline.ingest.fan_out import FanOutError, FanOutResult
 from driftline.ingest.result import Result
 from driftline.report.dataset_names import DatasetName
 
@@ -117,31 +118,37 @@ def _client() -> OpenLineageClient:
 
 
 class Lineage:
-    """Sends events of each batch of ``table``; ``inputs``: those of its sources that have names."""
+    """Sends events of each batch into a table, or the tables of a pattern.
+
+    ``inputs``: those of its sources that have names.
+    """
 
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture
         self._batch = threading.local()  # several tables' batches may begin before the first one ends
         self._events: RunEvents | None = None  # one thread makes all events
 
-    def begins(self, table: str, batch: str) -> None:
+    def begins(self, into: str, batch: str) -> None:
         """Send START, with a new run id."""
-        self._batch.table, self._batch.run = table, str(uuid.uuid4())
+        self._batch.into, self._batch.run = into, str(uuid.uuid4())
         self._send("START")
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: Result | FanOutResult) -> None:
         """Send COMPLETE."""
-        self._send("COMPLETE", result=result)
+        self._send("COMPLETE", results=result.results if isinstance(result, FanOutResult) else (result,))
 
     def failed(self, error: BaseException) -> None:
-        """Send FAIL, or ABORT if the batch was interrupted or is in the table already."""
+        """Send FAIL, with the tables that have their records; or ABORT if the batch was interrupted, or is in
+        the table already.
+        """
         # The message of an error may hold secrets or values, so events name its type alone.
         kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
-        self._send(kind, error=type(error).__name__)
+        committed = error.result.committed if isinstance(error, FanOutError) else ()
+        self._send(kind, results=committed, error=type(error).__name__)
 
     def _send(self, kind: str, **details: Any) -> None:
         now = datetime.now(UTC).isoformat()
-        run, table = self._batch.run, self._batch.table
+        run, into = self._batch.run, self._batch.into
 
         def send() -> None:
             """Make the event, and hand it to OpenLineage's client."""
@@ -149,7 +156,7 @@ class Lineage:
 
             if self._events is None:
                 self._events = RunEvents()
-            batch = LineageRun(run, table, self._capture, self._inputs)
+            batch = LineageRun(run, into, self._capture, self._inputs)
             _client().emit(self._events.event(kind, now, batch, **details))
 
         _outbox().put(send)

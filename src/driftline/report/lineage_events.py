@@ -29,7 +29,7 @@ from driftline.core.columns.siblings import ColumnOrigin, origins
 from driftline.core.planning.plan import FieldRoute, RecordRoute
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, Schema, children, dotted
-from driftline.ingest.result import Result
+from driftline.ingest.result import ExpectationOutcome, Result
 from driftline.report.dataset_names import DatasetName, name_of
 
 PRODUCER = f"urn:driftline:{__version__}"
@@ -39,22 +39,23 @@ _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 @dataclass(frozen=True, slots=True)
 class LineageRun:
-    """A batch in OpenLineage's terms: a run, with the table it goes into, and its sources."""
+    """A batch in OpenLineage's terms: a run, with the table or pattern it goes into, and its sources."""
 
     id: str
-    table: str
+    into: str
     capture: str | None
     inputs: Sequence[DatasetName]
 
 
 class RunEvents:
-    """Makes the events of a table's batches, one after the other.
+    """Makes the events of batches into a table, or into the tables of a pattern, one after the other.
 
-    Micro-batches that bring nothing new share a plan, so the facets that follow from the last plan are kept.
+    Micro-batches that bring nothing new share a plan, so the facets that follow from a table's last plan are
+    kept.
     """
 
     def __init__(self) -> None:
-        self._last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None
+        self._last: dict[str, tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]]] = {}
 
     def event(
         self,
@@ -62,10 +63,15 @@ class RunEvents:
         moment: str,
         run: LineageRun,
         *,
-        result: Result | None = None,
+        results: Sequence[Result] = (),
         error: str | None = None,
     ) -> RunEvent:
-        """The event of one moment of a run. ``result``: of a committed batch; ``error``: the error's name."""
+        """The event of one moment of a run.
+
+        Args:
+            results: of the committed batches of tables.
+            error: the error's name.
+        """
         engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
         facets: dict[str, RunFacet] = {"processing_engine": engine}
         facets |= _parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
@@ -74,13 +80,13 @@ class RunEvents:
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
                 message, "PYTHON", producer=PRODUCER
             )
-        outputs = [self._output(result, run.inputs)] if result is not None and result.location else []
+        outputs = [self._output(result, run.inputs) for result in results if result.location]
         return RunEvent(
             eventType=RunState[kind],
             eventTime=moment,
             run=Run(run.id, facets),
-            job=_job(run.table, run.capture),
-            inputs=[_input(name, result, alone=len(run.inputs) == 1) for name in run.inputs],
+            job=_job(run.into, run.capture),
+            inputs=[_input(name, results, alone=len(run.inputs) == 1) for name in run.inputs],
             outputs=outputs,
             producer=PRODUCER,
         )
@@ -100,8 +106,8 @@ class RunEvents:
 
     def _of_plan(self, result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
         """The facets that follow from the plan."""
-        if self._last is not None:
-            before, last_inputs, facets = self._last
+        if result.table in self._last:
+            before, last_inputs, facets = self._last[result.table]
             if before.route is result.route and before.changes is result.changes and last_inputs == inputs:
                 return facets
         schema = apply(result.before, result.changes)
@@ -111,7 +117,7 @@ class RunEvents:
             facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
                 _lineage(result.route, schema, inputs), producer=PRODUCER
             )
-        self._last = result, inputs, facets
+        self._last[result.table] = result, inputs, facets
         return facets
 
 
@@ -128,37 +134,44 @@ def _parent(named: str) -> dict[str, RunFacet]:
     }
 
 
-def _job(table: str, capture: str | None) -> Job:
-    name = f"driftline.ingest.{table}" if capture is None else f"driftline.capture.{table}.{capture}"
+def _job(into: str, capture: str | None) -> Job:
+    name = f"driftline.ingest.{into}" if capture is None else f"driftline.capture.{into}.{capture}"
     kind = "INGEST" if capture is None else "CAPTURE"
     # A micro-batch is a run that begins and ends; STREAMING are runs that do not end.
     facet = job_type_job.JobTypeJobFacet("BATCH", "DRIFTLINE", kind, producer=PRODUCER)
     return Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", name, {"jobType": facet})
 
 
-def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDataset:
+def _input(name: DatasetName, results: Sequence[Result], *, alone: bool) -> InputDataset:
     """An input data set; its counts are known only if it is the only one (``alone``)."""
-    if result is None:
+    if not results:
         return InputDataset(*name)
     facets: dict[str, DatasetFacet] = {
-        "schema": schema_dataset.SchemaDatasetFacet(_seen(result.route), producer=PRODUCER)
+        "schema": schema_dataset.SchemaDatasetFacet(
+            _seen([result.route for result in results]), producer=PRODUCER
+        )
     }
     if not alone:
         return InputDataset(*name, facets=facets)
     counts = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
-        result.rows_read, result.bytes_read or None, producer=PRODUCER
+        sum(result.rows_read for result in results),
+        sum(result.bytes_read for result in results) or None,
+        producer=PRODUCER,
     )
     input_facets: dict[str, InputDatasetFacet] = {"inputStatistics": counts}
-    if result.expect:
-        input_facets["dataQualityAssertions"] = _assertions(result)
+    if expected := [outcome for result in results for outcome in result.expect.items()]:
+        input_facets["dataQualityAssertions"] = _assertions(expected)
     return InputDataset(*name, facets=facets, inputFacets=input_facets)
 
 
-def _assertions(result: Result) -> InputDatasetFacet:
+def _assertions(expected: Sequence[tuple[str, ExpectationOutcome]]) -> InputDatasetFacet:
     """The expectations of records, by their names, and if all records met them."""
     assertion = data_quality_assertions_dataset.Assertion
+    met: dict[str, bool] = {}
+    for name, outcome in expected:
+        met[name] = met.get(name, True) and outcome.count == 0
     return data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
-        [assertion(name, success=outcome.count == 0) for name, outcome in result.expect.items()],
+        [assertion(name, success=success) for name, success in met.items()],
         producer=PRODUCER,
     )
 
@@ -170,20 +183,24 @@ def _column(field: Field) -> schema_dataset.SchemaDatasetFacetFields:
     return _OF_SCHEMA(field.name, shown, field.doc, fields=inside or None)
 
 
-def _seen(route: RecordRoute) -> list[schema_dataset.SchemaDatasetFacetFields]:
-    """The fields of the batch's records, each with all types that it had."""
-    return [_seen_field(field) for field in route.fields]
+def _seen(routes: Sequence[RecordRoute]) -> list[schema_dataset.SchemaDatasetFacetFields]:
+    """The fields of records, each with all types that it had."""
+    by_key: dict[str, list[FieldRoute]] = defaultdict(list)
+    for route in routes:
+        for field in route.fields:
+            by_key[field.key].append(field)
+    return [_seen_field(fields) for fields in by_key.values()]
 
 
-def _seen_field(field: FieldRoute) -> schema_dataset.SchemaDatasetFacetFields:
-    facets = field.shape.facets
-    records = [c.record for c in field.columns if c.record is not None and c.takes]
-    inside = [_seen_field(f) for f in {f.key: f for r in records for f in r.fields}.values()]
-    values = [c.value for c in field.columns if c.value is not None and c.takes]
-    inside += [_seen_field(value) for value in values[:1]]
-    return _OF_SCHEMA(
-        field.key, " | ".join(facet.spelled() for facet in facets) or "unknown", fields=inside or None
-    )
+def _seen_field(fields: Sequence[FieldRoute]) -> schema_dataset.SchemaDatasetFacetFields:
+    """A field as batches have seen it."""
+    taken = [[column for column in field.columns if column.takes] for field in fields]
+    inside = _seen([column.record for columns in taken for column in columns if column.record is not None])
+    values = [[column.value for column in columns if column.value is not None][:1] for columns in taken]
+    if any(values):
+        inside.append(_seen_field([value for of_field in values for value in of_field]))
+    spelled = dict.fromkeys(facet.spelled() for field in fields for facet in field.shape.facets)
+    return _OF_SCHEMA(fields[0].key, " | ".join(spelled) or "unknown", fields=inside or None)
 
 
 # The plan's routes state exactly which field and type went into which column; SQL would have to be read back.

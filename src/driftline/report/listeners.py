@@ -31,6 +31,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type
 from driftline.ingest.batch import Listener, Listeners
+from driftline.ingest.fan_out import FanOutError, FanOutResult
 from driftline.ingest.result import Result
 from driftline.report import lineage
 from driftline.report.dataset_names import inputs
@@ -41,17 +42,39 @@ from driftline.sources.inputs import given_paths
 LOGGER = logging.getLogger("driftline")
 
 
-def listeners(data: Any, capture: str | None = None) -> Listeners:
-    """All listeners to the batches of one call.
+def listeners(data: Any, capture: str | None = None) -> Listeners[Result]:
+    """All listeners to the batches of one call into a table.
 
     ``data``: the data that it ingests; ``capture``: the capture whose micro-batches they are.
     """
-    told_of_each: list[Listener] = [Log(capture)]
+    told_of_each: list[Listener[Result]] = [Log(capture)]
     if _sends_lineage():
         told_of_each.append(lineage.Lineage(inputs(given_paths(data)), capture))
-    if is_measured():
-        told_of_each.append(Telemetry(capture))
+    return Listeners([*told_of_each, *_telemetry(capture)])
+
+
+def listeners_by_table(capture: str | None = None) -> Listeners[Result]:
+    """Those listeners to a batch into the tables of a pattern that are told of each table's share."""
+    return Listeners([Log(capture), *_telemetry(capture)])
+
+
+def pattern_listeners(
+    data: Any, on_change: str | None, capture: str | None = None
+) -> Listeners[FanOutResult]:
+    """Those listeners to batches into the tables of a pattern that are told of all tables at once.
+
+    ``data``: the data that are ingested; ``on_change``: the destination of notices.
+    """
+    told_of_each: list[Listener[FanOutResult]] = []
+    if _sends_lineage():
+        told_of_each.append(lineage.Lineage(inputs(given_paths(data)), capture))
+    if on_change:
+        told_of_each.append(PatternNotices(Notice(on_change), capture))
     return Listeners(told_of_each)
+
+
+def _telemetry(capture: str | None) -> list[Listener[Result]]:
+    return [Telemetry(capture)] if is_measured() else []
 
 
 def is_measured() -> bool:
@@ -259,6 +282,32 @@ def contents(result: Result) -> dict[str, Any]:
         "malformed": list(result.rejected),
         "more": max(0, len(result.changes) - LISTED) + max(0, len(conflicts) - LISTED),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PatternNotices:
+    """Sends a notice for each table of a pattern whose share of a batch has anything to report.
+
+    ``capture``: the capture whose micro-batches they are.
+    """
+
+    notice: Notice
+    capture: str | None = None
+
+    def begins(self, pattern: str, batch: str) -> None:
+        """Send nothing."""
+
+    def ended(self, result: FanOutResult) -> None:
+        """Send the notices; the first that cannot be sent is the last one, as each may take its time."""
+        extra = {"pattern": result.pattern, **({} if self.capture is None else {"capture": self.capture})}
+        for of_table in result.results:
+            if not self.notice.send(of_table, extra):
+                return
+
+    def failed(self, error: BaseException) -> None:
+        """Send those of the tables that have their records, or have them wait."""
+        if isinstance(error, FanOutError):
+            self.ended(error.result)
 
 
 _Index: TypeAlias = Mapping[str, SiblingGroup]
