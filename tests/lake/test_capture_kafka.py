@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from driftline import AuditError
 from driftline.capture.seeking import Seek
 from driftline.capture.status import CaptureStatus
 from driftline.capture.targets import Batch
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.lake import Lake, Table
+from driftline.lake import Lake, Table, check
 from driftline.quarantine import table as quarantine
+from driftline.verify import messages
 from lake.formats import catalog_file
 from servers.kafka import PASSWORDS, Kafka
 
@@ -728,3 +729,41 @@ def test_offsets_stay_before_a_batch_that_fails_its_audit_or_move_as_it_waits(
     assert captured(table, url(kafka, topic), **audited) == []
     assert table.replay().written == 2
     assert table.read().count() == 3
+
+
+VERIFIED: dict[str, Any] = {"audit": True, "verify": True}
+
+
+@pytest.mark.iceberg_only("of the source alone: audits of both formats are in test_audit.py")
+@pytest.mark.parametrize("many", [1, pytest.param(20_000, marks=pytest.mark.nightly)])
+def test_micro_batch_of_a_topic_is_verified_before_anyone_sees_it(
+    table: Table, kafka: Kafka, topic: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [b'{"id": %d, "n": 5.50}' % number for number in range(many)]
+    kafka.send(topic, [*first, None, b"bad", b" ", b'{"id": -1,\n "n": "x"}\n', b'{"id": -2, "more": [1]}'])
+    (batch,) = captured(table, url(kafka, topic), kafka_metadata=True, **VERIFIED)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (many + 2, 2)
+
+    def twice(frame: DataFrame, *args: Any, **options: Any) -> dict[str, str]:
+        """The messages, each of them twice, as if a row of each had been lost."""
+        return messages.write(frame.union(frame), *args, **options)
+
+    kafka.send(topic, [b'{"id": -3}', b'{"id": -4}'], partition=1)
+    monkeypatch.setattr(check, "written_messages", twice)
+    with pytest.raises(AuditError, match="2 verify") as raised:
+        captured(table, url(kafka, topic), **VERIFIED)
+    assert all(violation.seen_in.startswith(f"{topic}/1") for violation in raised.value.result.audit)
+    assert table.read().count() == many + 2
+
+
+@pytest.mark.iceberg_only("of the source alone: audits of both formats are in test_audit.py")
+def test_messages_are_verified_by_their_keys(table: Table, kafka: Kafka, topic: str) -> None:
+    keyed = {"key": "_key", "delete_when": "value is null"}
+    kafka.send(topic, [(b"1.10", b'{"n": 1}'), (b"a", b'{"n": "x"}'), (b"7", b'{"n": 2}')], partition=1)
+    captured(table, url(kafka, topic), **keyed, **VERIFIED)
+    kafka.send(
+        topic, [(b"a", None), (b"b", b'{"n": 3}'), (b"b", b"bad"), (b"1.10", b'{"n": 7}')], partition=1
+    )
+    (batch,) = captured(table, url(kafka, topic), **VERIFIED)
+    assert batch.result.rows_quarantined == 1
+    assert table.read().count() == 3  # of the keys 1.10, 7 and b

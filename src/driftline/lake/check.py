@@ -14,14 +14,13 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
-from driftline.capture.kafka import SCHEME
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import MARK, by_key, nearest
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Struct
 from driftline.core.settings.properties import reading, readings
-from driftline.core.settings.row_key import DELETED_KIND
+from driftline.core.settings.row_key import DELETED_KIND, RowKey
 from driftline.errors import DataError, UsageError, no_table
 from driftline.ingest.attempts import NO_AUDIT, Audit, OnAudit
 from driftline.ingest.batch import read_by
@@ -33,9 +32,21 @@ from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.inputs import Data, paths_or_rows
+from driftline.sources.kafka import KafkaJson
+from driftline.sources.kafka_typed import KafkaTyped
 from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
-from driftline.verify import PICKLED, Stored, Verdict, compared_columns, pickled, verify, verify_dealt
+from driftline.verify import (
+    MESSAGES,
+    PICKLED,
+    Stored,
+    Verdict,
+    compared_columns,
+    pickled,
+    verify,
+    verify_dealt,
+    written_messages,
+)
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
 from driftline.verify.routing import DealtRecords, LostRecords
@@ -46,6 +57,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import CatalogTable, State
     from driftline.ingest.pipeline import BatchRun, Prepared
+    from driftline.sources.scan import Source
 
 
 class AuditRequest(NamedTuple):
@@ -125,6 +137,7 @@ class AuditRequest(NamedTuple):
                 "pass --expect 'NAME: CONDITION', or leave out --at-most",
             )
         if self.verify:
+            _must_be_read_again(run.batch.source)
             _must_stand_alone(run)
 
 
@@ -142,13 +155,20 @@ def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
         kind, hint = "parts of files", "leave out --verify, or --changed-files append"
     elif hasattr(data, "selectExpr"):
         kind, hint = "a Spark DataFrame", "write it to files, or leave out --verify"
-    elif isinstance(data, str) and data.startswith(SCHEME):
-        kind, hint = "a topic", "leave out --verify: --fail-on needs no second read"
     elif isinstance(data, Iterator) and not hasattr(data, "read"):
         kind, hint = "an iterator, which gives its records once", "pass them as a list"
     else:
         return
     raise UsageError(f"verify cannot read {kind}", hint)
+
+
+def _must_be_read_again(source: Source) -> None:
+    """Raise UsageError for values of a topic that are not text: a check would need their schemas."""
+    if isinstance(source, KafkaTyped) or (isinstance(source, KafkaJson) and source.texts.wire is not None):
+        raise UsageError(
+            "verify reads values of a topic that are JSON, and these are typed",
+            "leave out --verify: --fail-on needs no second read",
+        )
 
 
 def _must_stand_alone(run: BatchRun) -> None:
@@ -190,7 +210,9 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
     with ExitStack() as stack:
         stack.enter_context(told_where(table.spark, room))
-        if source.format:
+        if isinstance(source, KafkaJson):
+            files = _messages_of(source, planned.settings.row_key, room)
+        elif source.format:
             files = _read(source.format, source.files, source.names, room, state, {})
         else:
             files = files_of(data, None, room, warehouse, state, lambda _: {})
@@ -354,6 +376,17 @@ def files_of(
         by_file = remembered([source for source in sources if source not in names])
         with _read(kind, sources, names, room, state, by_file) as read:
             yield read
+
+
+@contextmanager
+def _messages_of(source: KafkaJson, row_key: RowKey | None, room: Path | None) -> Iterator[SourceFiles]:
+    """The messages of a micro-batch, read from their topic once more."""
+    reads, nulls = (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
+    with folder_in(room) as folder:
+        names = written_messages(
+            source.frame, folder, keys=reads, nulls=nulls, has_schemas=source.texts.schemas
+        )
+        yield SourceFiles(list(names), MESSAGES, names, {})
 
 
 @contextmanager

@@ -8,9 +8,12 @@ over, `job` does it for all.
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import write as pickled
 from driftline.verify.job import Stored, compared_columns, dealt_by_table, verify, verify_dealt
+from driftline.verify.messages import MESSAGES
+from driftline.verify.messages import write as written_messages
 from driftline.verify.verdict import Mismatch, PatternVerdict, Verdict
 
 __all__ = [
+    "MESSAGES",
     "PICKLED",
     "Mismatch",
     "PatternVerdict",
@@ -21,4 +24,5 @@ __all__ = [
     "pickled",
     "verify",
     "verify_dealt",
+    "written_messages",
 ]

@@ -113,9 +113,10 @@ def records_in(row_key: RowKey, read: Read, *, truncated: bool = False) -> Itera
         return
     if truncated and _truncate_in(row_key, read, snapshots=False):
         return
+    message = read.record if read.message is None else read.message
     try:
         for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):
-            yield replace(read, record=record, message=read.record)
+            yield replace(read, record=record, message=message)
     except Unreadable as error:
         yield replace(read, reason=str(error))
 

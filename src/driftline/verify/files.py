@@ -37,6 +37,8 @@ from driftline.verify.json_texts import (
     texts_of,
 )
 from driftline.verify.json_texts import lines as lines_of
+from driftline.verify.messages import MESSAGES, with_key
+from driftline.verify.messages import read as read_messages
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.values import Cell, Misquoted, SignedCell
 
@@ -82,6 +84,7 @@ class Read:
 
     Attributes:
         message: that in whose envelope it came; one that cannot be read is the record itself, with a reason.
+            Of a topic, the value without its key.
         unmet: the expectation for which it must wait in quarantine; empty if it meets all, None if they are
             not asked.
     """
@@ -173,6 +176,9 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
         for row in _csv(part.file, part.dialect, part.keys):
             yield _with_signs(row, part.dialect) if part.own_signs else row
         return
+    if part.fmt == MESSAGES:
+        yield from (found for found in _messages(part) if lines is None or found.place.line in lines)
+        return
     if part.records:
         yield from _listed(part)
         return
@@ -185,6 +191,9 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
 def texts(part: FilePart) -> Iterator[tuple[int, TextBlock]]:
     """The texts of a part of JSON, with the byte of the file that their lines are counted from."""
     with opened(part.file) as file:
+        if part.fmt == MESSAGES:
+            yield from ((0, TextBlock(found.offsets, found.texts)) for found in read_messages(file))
+            return
         if part.end is None:
             yield from ((0, found) for found in texts_of(unpacked(file, part.file), part.longest))
             return
@@ -223,6 +232,23 @@ def _read(part: FilePart, place: SourcePlace, raw: bytes) -> Read:
         return Read(place, parse(raw))
     except MalformedText as error:
         return Read(place, None, raw, str(error))
+
+
+def _messages(part: FilePart) -> Iterator[Read]:
+    """The records of messages, with offsets for lines; each has its message's key, if keys are read."""
+    with opened(part.file) as file:
+        for offsets, texts_, raws, keys in read_messages(file):
+            for number, (offset, text, raw) in enumerate(zip(offsets, texts_, raws, strict=True)):
+                place = SourcePlace(part.file, 0, offset)
+                try:
+                    # A null value has no fields.
+                    record = {} if raw is None else parse(text)
+                    if keys is None:
+                        yield Read(place, record)
+                    else:
+                        yield Read(place, with_key(record, keys[number]), message=record)
+                except MalformedText as error:
+                    yield Read(place, None, raw or b"", str(error))
 
 
 def _listed(part: FilePart) -> Iterator[Read]:

@@ -281,12 +281,11 @@ class KeyedFold:
             if read.record is None:
                 yield SourceChange(place, arrival, read.raw, why=read.reason, is_record=False)
                 continue
-            if read.reason:
-                yield SourceChange(
-                    place, arrival, packed(self.comparison.without(read.record)), why=read.reason
-                )
-                continue
             around = b"" if read.message is None else packed(self.comparison.without(read.message))
+            if read.reason:
+                payload = packed(self.comparison.without(read.record))
+                yield SourceChange(place, arrival, payload, why=read.reason, message=around)
+                continue
             try:
                 key, when = reader.key_of_record(read.record), reader.order_of(read.record)
                 deletes = reader.deletes(read.record)

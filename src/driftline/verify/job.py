@@ -51,6 +51,7 @@ from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.local import LocalRows, LocalTasks
 from driftline.verify.match import in_text, listed, nearest, not_quarantined, order, quarantined_again
+from driftline.verify.messages import MESSAGES
 from driftline.verify.moments import takes_offsets, written_dates
 from driftline.verify.path_values import path_values, with_values
 from driftline.verify.routing import DealtRecords, LostRecords, TableNames, deal, dealt
@@ -162,7 +163,7 @@ def verify(
     # Records are compared by recursion, and in this process, too.
     with tasks.session(), deep_recursion(_LEVELS):
         pieces = _pieces(by_file, fmt, table, own_signs=settings.mixed_signs)
-        engine = tasks
+        engine, fmt = tasks, "json" if fmt == MESSAGES else fmt  # of which the values are
         if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
@@ -433,6 +434,8 @@ def _pieces(
         by_file: properties to read by.
         table: has the fields that headers of CSV may fill.
     """
+    if fmt == MESSAGES:
+        return parts(list(by_file), fmt)
     if fmt not in TEXTS:
         return []
     pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]

@@ -97,6 +97,14 @@ def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
     return value
 
 
+def parse_value(text: str) -> Any:
+    """The JSON value that a text is, with its numbers as `parse` has them. Raises MalformedText."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedText(f"not JSON: {error}") from error
+
+
 def _levels(value: Any) -> int:
     level, n = [value], 0
     while level := [x for x in level if isinstance(x, (dict, list))]:
