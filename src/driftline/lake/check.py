@@ -167,7 +167,7 @@ def _must_be_read_again(source: Source) -> None:
     if isinstance(source, KafkaTyped) or (isinstance(source, KafkaJson) and source.texts.wire is not None):
         raise UsageError(
             "verify reads values of a topic that are JSON, and these are typed",
-            "leave out --verify: --fail-on needs no second read",
+            "leave out --verify: the other checks need no second read",
         )
 
 

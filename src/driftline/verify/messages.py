@@ -25,7 +25,7 @@ _FRAME = 5  # bytes in front of a text: a zero, and the number of its schema
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
-class Messages(NamedTuple):
+class MessageBlock(NamedTuple):
     """Some messages of one partition; ``keys`` None: they are not read.
 
     Attributes:
@@ -84,7 +84,7 @@ def _write(
     )
 
 
-def read(file: IO[bytes]) -> Iterator[Messages]:
+def read(file: IO[bytes]) -> Iterator[MessageBlock]:
     """The messages of one of these files."""
     with pa.ipc.open_file(file) as reader:
         has_schemas = json.loads(reader.schema.metadata[MESSAGES.encode()])["schemas"]
@@ -95,7 +95,7 @@ def read(file: IO[bytes]) -> Iterator[Messages]:
             raws = columns["value"].to_pylist()
             texts = [_behind_schema(raw) for raw in raws] if has_schemas else [raw or b"" for raw in raws]
             keys = columns["key"].to_pylist() if "key" in columns else None
-            yield Messages(columns["offset"].to_pylist(), texts, raws, keys)
+            yield MessageBlock(columns["offset"].to_pylist(), texts, raws, keys)
 
 
 def _behind_schema(raw: bytes | None) -> bytes:
