@@ -7,8 +7,9 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 import psutil
 
@@ -67,14 +68,51 @@ def run(command: list[str], log: Path, timeout: float) -> Run:
 
 
 def cpu(tree: psutil.Process) -> float:
-    """CPU seconds of all processes of the tree, of those that ended as well."""
-    total = 0.0
+    """CPU seconds of all processes of the tree, of those that ended as well; it never falls."""
+    return _meter(tree).seconds()
+
+
+class CpuMeter:
+    """Counts the CPU of a tree's processes.
+
+    What an ended process took is in its parent's count of those it has waited for. Spark's daemon waits for none of
+    its workers, so theirs is what was seen last.
+    """
+
+    def __init__(self, tree: psutil.Process) -> None:
+        self._tree, self._lock = tree, Lock()
+        self._seen: dict[psutil.Process, tuple[float, float]] = {}  # its own, and of those it has waited for
+        self._ended = 0.0
+
+    def seconds(self) -> float:
+        """All CPU seconds so far."""
+        with self._lock:
+            return self._ended_by(_times(self._tree))
+
+    def _ended_by(self, times: dict[psutil.Process, tuple[float, float]]) -> float:
+        before, self._seen = self._seen, times
+        gone = [before[process] for process in before.keys() - times.keys()]
+        waited = sum(of_others - before.get(process, (0, 0))[1] for process, (_, of_others) in times.items())
+        # What a process that is gone had waited for was counted when it ended.
+        waited -= sum(of_others for _, of_others in gone)
+        self._ended += max(waited, sum(own for own, _ in gone))
+        return self._ended + sum(own for own, _ in times.values())
+
+
+@cache
+def _meter(tree: psutil.Process) -> CpuMeter:
+    return CpuMeter(tree)
+
+
+def _times(tree: psutil.Process) -> dict[psutil.Process, tuple[float, float]]:
+    times = {}
     for process in _processes(tree):
         try:
-            total += sum(process.cpu_times()[:4])  # its own, and of the children that it has waited for
+            used = process.cpu_times()
         except psutil.Error:
             continue
-    return total
+        times[process] = used.user + used.system, used.children_user + used.children_system
+    return times
 
 
 def memory(tree: psutil.Process) -> int:
@@ -100,6 +138,7 @@ def _watch(tree: psutil.Process, out: Run, over: Event, timeout: float) -> None:
     end = time.monotonic() + timeout
     while not over.wait(EVERY):
         out.peak = max(out.peak, memory(tree))
+        cpu(tree)  # a process that ends before the next event is seen at least once
         if time.monotonic() > end:
             out.error = f"not done after {timeout:.0f} s"
             for process in reversed(_processes(tree)):

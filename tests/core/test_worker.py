@@ -11,6 +11,7 @@ from zipimport import zipimporter
 
 import pytest
 
+from driftline.runtime import daemon
 from driftline.runtime.daemon import lighten_worker
 
 
@@ -55,11 +56,25 @@ def test_spark_s_own_zips_are_not_read_again(zipped: str, monkeypatch: pytest.Mo
 
 def test_modules_are_searched_for_cycles_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    daemon._freeze_modules.cache_clear()
     try:
         lighten_worker()
         assert gc.get_freeze_count()
     finally:
         gc.unfreeze()
+
+
+def test_objects_that_were_set_aside_are_not_counted_by_the_next_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: calls.append("count"))
+    daemon._freeze_modules.cache_clear()
+    lighten_worker()
+    lighten_worker()
+    assert calls == ["freeze"]
 
 
 def test_another_process_stays_as_it_is(zipped: str, monkeypatch: pytest.MonkeyPatch) -> None:
