@@ -27,7 +27,7 @@ from driftline.ingest.batch import Planned
 from driftline.ingest.pipeline import BatchRun, Written, summary
 from driftline.keys.filling import RowFiller
 from driftline.keys.identity import BatchKeys, orders
-from driftline.keys.patch_rows import MergesRows, PatchedRowsOf, RowMerger
+from driftline.keys.patch_rows import PatchedRowsOf, RowMerger
 from driftline.keys.remembered import DeletedKeys, KeysAndOlder, LastTruncate, Positions, as_deletes, together
 from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle, settle_first, settle_patches
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
@@ -217,7 +217,7 @@ class Changes:
         if merges:
             for name, column in merged.columns(texts, deletes).items():
                 live = live.append_column(name, column)
-            row_maker = PatchedRowsOf(self._merger(own), stored)
+            row_maker = self._merged(own, stored)
         tasks = self.slices.tasks(spark, live, row_maker, rows_left)
         if rows_left is not None:
             summary = {**summary, MOVED: str(len(rows_left))}
@@ -264,10 +264,11 @@ class Changes:
         """True if rows keep fields that their latest change lacks."""
         return self.row_key.keeps_fields and own_column(self.struct, ORDERS_KIND) is not None
 
-    def _merger(self, own: Mapping[str, int]) -> MergesRows:
+    def _merged(self, own: Mapping[str, int], stored: StoredRows | None) -> PatchedRowsOf:
         if self._fills:
-            return RowFiller(self.struct, own, self.mark)
-        return RowMerger(self.struct, own, self.mark, self.excluded)
+            filler = RowFiller(self.struct, own, self.mark)
+            return PatchedRowsOf(filler, stored, filler)
+        return PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
 
     def _own(self) -> dict[str, int]:
         """Return the positions of driftline's own columns that each row gets here, by kind."""

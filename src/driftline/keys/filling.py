@@ -40,8 +40,9 @@ from driftline.core.settings.condition import (
 from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.core.values import Number, moment_of
 from driftline.keys.identity import by_kind, key_text
-from driftline.keys.patch_fields import NOTHING, ROW, PatchedField
+from driftline.keys.patch_fields import NOTHING, PRESENCE, ROW, PatchedField
 from driftline.keys.patch_rows import Merges, RowChanges, merged_fields
+from driftline.keys.slices import of_table
 
 _names = json.Decoder(list[str]).decode
 # The order of a field of which no value was ever known: before all others
@@ -188,6 +189,23 @@ class RowFiller:
             place = self.own[kind]
             columns[place] = pa.array(texts, values.column(place).type)
         return pa.RecordBatch.from_arrays(columns, schema=values.schema)
+
+    def replace_whole(self, latest: pa.RecordBatch, named: pa.Table) -> tuple[pa.Array, pa.RecordBatch]:
+        """Flag the keys whose ``latest`` change lacks no field and is not older than the table's row.
+
+        Returns:
+            The flags, and the rows of these keys: those of their changes.
+        """
+        # Nearly all changes are such. Made one by one, rows take ten times as long as their columns.
+        flags = pc.and_(pc.fill_null(pc.equal(latest[PRESENCE], ""), False), named["newest"].combine_chunks())
+        rows = of_table(latest.filter(flags))
+        none_older = pa.nulls(len(rows), latest.schema.field(self.own[ORDERS_KIND]).type).fill_null([])
+        for kind, column in (
+            (ORDER_KIND, named[ORDER_KIND].filter(flags).combine_chunks()),
+            (ORDERS_KIND, none_older),
+        ):
+            rows = rows.set_column(self.own[kind], rows.schema.field(self.own[kind]), column)
+        return flags, rows
 
     def _of_table(self, values: pa.RecordBatch, places: Sequence[int], kind: str) -> list[Any]:
         none_below_zero = pa.array([place if place >= 0 else None for place in places], pa.int64())

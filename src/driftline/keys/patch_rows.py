@@ -475,21 +475,30 @@ class MergesRows(Protocol):
         ...
 
 
+class ReplacesRows(Protocol):
+    """The rows that their latest change replaces as a whole, whatever was before it."""
+
+    def replace_whole(self, latest: pa.RecordBatch, named: pa.Table) -> tuple[pa.Array, pa.RecordBatch]:
+        """Flag the keys whose ``latest`` change is all of their row, and return these rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PatchedRowsOf:
     """Makes rows of a table from all changes of their keys.
 
     Attributes:
         stored: reads the table's rows.
+        whole: makes the rows that need no merge; None if each change is merged into its row.
     """
 
     merger: MergesRows
     stored: StoredRows | None
+    whole: ReplacesRows | None = None
 
     def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
         """Return the maker of rows whose keys have their last change in these parts."""
-        named = [name for _, name in parts]
-        return _PatchedRows(slices.folder, named, slices.parts, self.merger, self.stored)
+        return _PatchedRows(slices.folder, parts, slices.parts, self)
 
 
 RowChanges: TypeAlias = "tuple[Patches, Sequence[str | None]]"  # with what each of them has
@@ -500,26 +509,42 @@ class _PatchedRows:
     """Makes the rows whose keys have their last change in some slices.
 
     Attributes:
-        parts: for each slice, the file that names its keys.
+        parts: each of these slices, with the file that names its keys.
         slices: all slices of the batch.
-        stored: reads the rows of the table.
     """
 
     folder: BatchFolder
-    parts: Sequence[str]
+    parts: LiveParts
     slices: Sequence[RowSlice]
-    merger: MergesRows
-    stored: StoredRows | None
+    rows_of: PatchedRowsOf
 
     def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Yield the rows of one slice."""
         del set_aside
-        with self.folder.open(self.parts[number]) as file:
+        part, live_file = self.parts[number]
+        with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all()
+        if self.rows_of.whole is not None:
+            named = yield from self._replaced(self.rows_of.whole, part, named)
         # A row with all its sources is held in memory at once; a slice may have any number of rows.
         for begin in range(0, len(named), _MANY):
             yield self._made(named.slice(begin, _MANY))
         return Reported(None)
+
+    def _replaced(
+        self, whole: ReplacesRows, part: RowSlice, named: pa.Table
+    ) -> Generator[pa.RecordBatch, None, pa.Table]:
+        """Yield the rows that their latest change replaces; returns what names the others."""
+        others, begin = [named.slice(0, 0)], 0
+        # The numbers of latest changes ascend, so they are read as those of rows that are not merged.
+        for latest in rows_at(self.folder, part, named["row"].to_numpy()):
+            of_batch = named.slice(begin, len(latest))
+            begin += len(latest)
+            flags, rows = whole.replace_whole(latest, of_batch)
+            if len(rows):
+                yield with_row_ids(rows, of_batch.filter(flags))
+            others.append(of_batch.filter(pc.invert(flags)))
+        return pa.concat_tables(others)
 
     def _made(self, named: pa.Table) -> pa.RecordBatch:
         numbers = named["changes"].combine_chunks()
@@ -549,15 +574,15 @@ class _PatchedRows:
             row_sources = [-1 if deletes[i] else int(places[i]) for i in range(low, high)]
             sources.append([of_table[number], *row_sources])
             changes.append((Patches((), orders[number] or (), floors[number]), texts))
-        rows = self.merger.rows(values[0], sources, changes)
+        rows = self.rows_of.merger.rows(values[0], sources, changes)
         return with_row_ids(rows, named)
 
     def _of_table(self, named: pa.Table) -> pa.Table:
         """Read the table's rows that are changed."""
-        if self.stored is None or not len(named):
-            return no_rows(self.merger.struct)
+        if self.rows_of.stored is None or not len(named):
+            return no_rows(self.rows_of.merger.struct)
         files = named["file"].combine_chunks()
-        return self.stored.read(files, named["position"].to_numpy())
+        return self.rows_of.stored.read(files, named["position"].to_numpy())
 
     def _of_batch(self, numbers: Any) -> pa.Table:
         """Read rows of the batch by their ascending ``numbers``."""

@@ -392,11 +392,13 @@ class MergedChanges:
         numbers: rows of the batch, in their order.
         ends: the changes of row ``i`` are at ``ends[i]`` to ``ends[i + 1]`` in ``numbers``.
         floors: the order of a remembered delete of the key.
+        newest: flags the keys whose latest change is not older than the table's row.
     """
 
     numbers: NDArray[np.int64]
     ends: NDArray[np.int64]
     floors: pa.Array
+    newest: NDArray[np.bool_]
 
     def columns(self, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> dict[str, pa.Array]:
         """Return the columns that tasks read. ``orders``, ``deletes``: of all changes."""
@@ -406,7 +408,13 @@ class MergedChanges:
             texts = pa.ListArray.from_arrays(ends, orders.take(numbers))
         flags = pa.ListArray.from_arrays(ends, pa.array(deletes[self.numbers]))
         changes = pa.ListArray.from_arrays(ends, numbers)
-        return {"changes": changes, "orders": texts, "deletes": flags, "floor": self.floors}
+        return {
+            "changes": changes,
+            "orders": texts,
+            "deletes": flags,
+            "floor": self.floors,
+            "newest": pa.array(self.newest),
+        }
 
 
 def settle_patches(
@@ -458,7 +466,7 @@ def settle_patches(
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64)
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     numbers = latest.ranked[np.repeat(begins[codes], lengths) + within]
-    return settled, MergedChanges(numbers, offsets, floors.take(pa.array(codes)))
+    return settled, MergedChanges(numbers, offsets, floors.take(pa.array(codes)), ~older[codes])
 
 
 def _spans(latest: Latest, deletes: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -216,7 +216,7 @@ def _columns(folder: BatchFolder, part: RowSlice, names: Sequence[str]) -> pa.Ta
         return pa.ipc.open_file(file, options=options).read_all().select(names)
 
 
-def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
+def of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a slice that the table has."""
     others = [name for name in (DELETE_FLAG, PRESENCE) if name in batch.schema.names]
     return batch.drop_columns(others) if others else batch
@@ -275,6 +275,6 @@ class _LiveRows:
             of_batch = named.slice(rows_done, len(rows))
             count = len(rows) - of_batch["file"].null_count
             kept_part = None if kept_rows is None else kept_rows.slice(taken, count)
-            yield self.rows_of.made(_of_table(rows), of_batch, kept_part)
+            yield self.rows_of.made(of_table(rows), of_batch, kept_part)
             rows_done, taken = rows_done + len(rows), taken + count
         return Reported(None)
