@@ -79,6 +79,23 @@ def test_values_are_counted_by_table_also_in_parts_of_arrays(first: int, count: 
         assert {path: int(n[table]) for path, n in counter.counts.items() if n[table]} == expected
 
 
+def test_lists_without_offsets_as_spark_sends_none_have_no_values() -> None:
+    behind = pa.py_buffer(np.array([-1], np.int32))  # the first bytes of Spark's next message
+    none = pa.Array.from_buffers(
+        pa.list_(pa.int64()), 0, [None, behind.slice(0, 0)], children=[pa.array([], pa.int64())]
+    )
+    lists = pa.Array.from_buffers(
+        pa.list_(none.type), 1, [None, pa.py_buffer(np.array([0, 0], np.int32))], children=[none]
+    )
+    counter = ValueCounter(1)
+    counter.count(lists, List(List(LONG)), ("a",), np.array([0]))
+    assert {path: number.tolist() for path, number in counter.counts.items()} == {
+        ("a",): [1],
+        ("a", "element"): [0],
+        ("a", "element", "element"): [0],
+    }
+
+
 def test_columns_without_a_value_are_left_out_at_any_depth() -> None:
     counts = {("one",): 1, ("list",): 1, ("list", "element"): 2, ("list", "element", "y"): 1, ("map",): 1}
     cut = filled(TABLE, counts)
