@@ -98,6 +98,21 @@ def test_each_table_is_as_if_its_records_had_come_alone(lake: Lake, space: str, 
     }  # fmt: skip
 
 
+def test_verify_finds_records_that_wait_for_a_table_which_none_of_them_has_made(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    lines = ['{"event": "push", "size": 1}', '{"event": "ping", "size": -1}', '{"size": -2}']
+    came = write(tmp_path / "a.jsonl", lines)
+    tables = lake.fan_out(f"{space}.{{event}}")
+    assert tables.ingest(came, expect={"size": "size >= 0 else quarantine"}).rows_quarantined == 2
+    verdict = tables.verify(came, exactly=True)
+    assert (verdict.ok, verdict.quarantined, verdict.missing) == (True, 2, 0)
+    # The table that a replay makes of them is the pattern's.
+    assert lake.table(f"{space}.ping").replay(settings={"expect": {"size": ""}}).written == 1
+    (later,) = tables.ingest(write(tmp_path / "b.jsonl", lines[1:2])).results
+    assert (later.table, later.rows_written) == (f"{space}.ping", 1)
+
+
 def test_verify_names_the_table_and_the_line_of_each_record_that_is_in_no_table(
     lake: Lake, space: str, tmp_path: Path
 ) -> None:

@@ -294,3 +294,20 @@ def test_a_lake_lists_its_tables_without_their_quarantines(
     assert table_name in names
     assert names == sorted(names)
     assert not any(name.endswith("__quarantine") for name in names)
+
+
+def test_records_that_are_refused_again_before_there_is_a_table_wait_once(
+    table: Table, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 1, "n": -1}\n{"id": 2, "n": -2}\n')
+    table.ingest(file, key="id", expect={"n": "n >= 0 else quarantine"})
+    for _ in range(2):
+        again = table.replay()
+        assert (again.written, again.back) == (0, 2)
+        assert "no record has" not in str(again)
+        assert (table.quarantine().waiting, table.stats().quarantined) == (2, 2)
+        assert table.verify(file, exactly=True).ok
+    assert table.replay(settings={"expect": {"n": "n >= -1 else quarantine"}}).written == 1
+    assert table.quarantine().waiting == 1
+    assert table.verify(file, exactly=True).ok

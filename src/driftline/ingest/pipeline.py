@@ -284,13 +284,21 @@ class BatchRun:
 
     def feed(self, planned: Planned) -> dict[str, str]:
         """The properties that a table without a column yet will have."""
-        return {**planned.state.properties, **self.batch.properties, **self._violated(planned)}
+        batch = self.batch
+        return {
+            **planned.state.properties,
+            **batch.properties,
+            **batch.beside,
+            **self._violated(planned),
+        }
 
     def _without_columns(self, planned: Planned) -> Prepared:
         """A table cannot be made without a column: the records wait in quarantine (2.4), and with them what
         the table will have.
         """
         feed, tally = self.feed(planned), planned.observation.tally
+        if self.batch.token is not None and is_replay(self.batch.id):
+            feed |= self.batch.token.properties
         is_told = not planned.state.exists and feed != planned.state.properties
         # Messages that are no change, such as heartbeats, bring no record, but are read by the settings.
         if planned.brings_nothing and not (is_told and tally.control_messages):

@@ -245,14 +245,15 @@ class Result(Shown):
 
     def with_expectations(self, expectations: Sequence[Expectation], observation: Observation) -> Result:
         """Add the outcomes of expectations, and hints at those that ask for what no record has."""
-        violations = observation.tally.violations
+        tally, violations = observation.tally, observation.tally.violations
         outcomes = {e.name: ExpectationOutcome(e.action, violations.get(e.name)) for e in expectations}
         keys = {*observation.shape.fields, *(routed.key for routed in self.route.fields)}
         hints = [
             f"expect.{e.name}: no record has the field {spelled_path(path)}"
             for e in expectations
             for path in dict.fromkeys(paths_of(e.condition))
-            if self.rows_read and path[0] not in keys
+            # The fields of records that were set aside are not among the keys.
+            if tally.records and e.name not in violations and path[0] not in keys
         ]
         return replace(self, expect=outcomes, hints=(*self.hints, *hints))
 

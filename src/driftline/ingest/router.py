@@ -76,3 +76,10 @@ class Router:
 def tables_of(catalog: Catalog, pattern: Pattern) -> list[str]:
     """The names of the tables that are in the pattern's namespaces."""
     return [name for name in catalog.tables() if pattern.in_namespace(name) and not name.endswith(QUARANTINE)]
+
+
+def quarantined_alone(catalog: Catalog, pattern: Pattern) -> list[str]:
+    """The names in the pattern's namespaces that have a quarantine, and no table yet."""
+    names = {name for name in catalog.tables() if pattern.in_namespace(name)}
+    tables = (name.removesuffix(QUARANTINE) for name in names if name.endswith(QUARANTINE))
+    return sorted(name for name in tables if name not in names)

@@ -16,7 +16,7 @@ from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
 from driftline.ingest.pattern import Pattern
 from driftline.ingest.route import named_values
-from driftline.ingest.router import tables_of
+from driftline.ingest.router import quarantined_alone, tables_of
 from driftline.lake.check import Contents, SourceFiles, compared, files_of, read_as
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
@@ -60,10 +60,11 @@ def checked_tables(
     """
     pattern.must_be_of_files()
     _must_be_dealt(pattern, data, fmt, warehouse)
-    names = tables_of(catalog, pattern)
-    loaded = dict(
-        zip(names, at_once(spark, partial(_loaded, catalog, pattern), names, _LOADED_AT_ONCE), strict=True)
-    )
+    names, waiting = tables_of(catalog, pattern), quarantined_alone(catalog, pattern)
+    states = at_once(spark, partial(_loaded, catalog, pattern), [*names, *waiting], _LOADED_AT_ONCE)
+    loaded = dict(zip([*names, *waiting], states, strict=True))
+    # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
+    loaded = {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
     ours = [of_name.state for of_name in loaded.values() if of_name.named]
     room = place_of(spark, warehouse)
     with (

@@ -5,9 +5,10 @@ A row waits if it has no number, or a later one. No replay is number 0, which di
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from driftline.core.history.batch_properties import Token
+from driftline.core.history.batch_properties import FEED, Token
 from driftline.formats.base import State
 
 REPLAY = "replay"  # the column of the quarantine
@@ -46,4 +47,6 @@ def waits(reached: int) -> str:
 def last_replay(quarantine: State, properties: Mapping[str, str]) -> int:
     """The number of the last replay that a table with these properties has; 0 if none."""
     (key,) = replay_token(quarantine, 0).properties
-    return int(properties.get(key, "").rpartition(":")[2] or 0)
+    # A replay of which each record is refused again makes no table.
+    last = properties.get(key) or json.loads(quarantine.properties.get(FEED, "{}")).get(key, "")
+    return int(last.rpartition(":")[2] or 0)

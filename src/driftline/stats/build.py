@@ -433,7 +433,7 @@ def waiting_alone(name: str, quarantine: OfflineTable, waiting: WaitingSummary |
     """
     try:
         feed = json.loads(quarantine.load().properties.get(FEED, "{}"))
-        inputs = StatisticsInputs(feed, waiting=waiting or WaitingSummary(_waiting(quarantine, {})))
+        inputs = StatisticsInputs(feed, waiting=waiting or WaitingSummary(_waiting(quarantine, feed)))
     except NeedsSpark:
         return None
     return replace(build(name, Schema(), MARK, [], inputs), records=0)
