@@ -13,13 +13,16 @@ import pytest
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.folder import FileLog
 from driftline.capture.targets import PatternBatch
+from driftline.core.history.batch_properties import Captured as CapturedBatch
+from driftline.core.history.batch_properties import Token
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.ingest import pipeline
+from driftline.ingest import attempts, fan_out, pipeline
 from driftline.ingest.fan_out import FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.keys.stored import KeyCache
 from driftline.lake import Lake, PatternTables
 from driftline.quarantine import table as quarantine
+from driftline.sources.json_files import JsonFiles
 from lake.test_fan_out import columns, message, rejected, rows
 from servers.kafka import Kafka
 
@@ -167,6 +170,111 @@ def test_a_later_attempt_gives_each_value_the_table_that_it_had(
     ]  # fmt: skip
     others = captured.lake.table(named[1]).read()
     assert sorted(row.kind for row in others.collect()) == ["b", "c"]
+
+
+@pytest.mark.nightly
+def test_tables_that_are_dropped_or_made_between_two_attempts_double_and_lose_no_record(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(captured.lake.format), "commits_at_once", 1)
+    captured.put()
+    with monkeypatch.context() as patch:
+        commit = pipeline.PreparedRows.commit
+        patch.setattr(pipeline.PreparedRows, "commit", dying(commit, 2, behind=True))
+        with pytest.raises(Died):
+            captured.start(max_tables=3)
+    names = {name: f"{captured.namespace}.{name}" for name in (*KINDS, "_other")}
+    captured.lake.format.drop(names["a"], purge=False, dry_run=False)
+    captured.lake.table(names["d"]).ingest([{"kind": "d", "id": 7}])
+    (ended,) = captured.start()
+    assert ended.result.passed_over == (names["b"],)
+    captured.put()
+    captured.start()
+    found = {name: captured.lake.table(table).read().collect() for name, table in names.items()}
+    assert {name: sorted((row.kind, row.id) for row in found[name]) for name in "abcd"} == {
+        "a": [("A", 0), ("A", 1), ("a", 0), ("a", 1)], "b": [("b", 0), ("b", 1)], "c": [("c", 0), ("c", 1)],
+        "d": [("d", 1), ("d", 7)],
+    }  # fmt: skip
+    # While the first batch came, three tables were all that the pattern made: the fourth kind stays there.
+    assert sorted((str(row.kind), row.id) for row in found["_other"]) == [("None", 0), ("None", 1), ("d", 0)]
+
+
+@pytest.mark.nightly
+def test_a_table_that_is_altered_behind_its_writing_is_written_again_and_the_others_commit(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured.put()
+    captured.start()
+    captured.put()
+    assign, name = Checkpoint.assign, f"{captured.namespace}.b"
+
+    def altered(checkpoint: Checkpoint, *given: Any) -> None:
+        """Has somebody rename and add columns, once all tables are written."""
+        assign(checkpoint, *given)
+        captured.lake.alter(f"ALTER TABLE {name} RENAME COLUMN n TO m")
+        captured.lake.alter(f"ALTER TABLE {name} ADD COLUMN c1 string")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "assign", altered)
+        (ended,) = captured.start()
+    assert len(ended.results) == len(KINDS) + 1
+    first, second = map(json.loads, rows(captured.lake.table(name)))
+    empty = {"kind": "b", "c0": None, "c1": None, "m": None, "n_string": None}
+    assert first == {**empty, "id": 0, "c0": 1, "m": 1}
+    assert second == {**empty, "id": 1, "c1": "1", "n_string": "x"}
+    captured.goes_on()
+
+
+@pytest.mark.nightly
+def test_a_table_that_is_dropped_behind_its_writing_has_its_records_wait(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured.put()
+    captured.start()
+    captured.put()
+    assign, name = Checkpoint.assign, f"{captured.namespace}.b"
+
+    def dropped(checkpoint: Checkpoint, *given: Any) -> None:
+        assign(checkpoint, *given)
+        captured.lake.format.drop(name, purge=False, dry_run=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "assign", dropped)
+        with pytest.raises(FanOutError, match="1 table did not get") as failed:
+            captured.start(on_table_error="quarantine")
+    assert failed.value.result.waiting == (name,)
+    assert captured.lake.table(name).replay().written == 1
+    assert [row.id for row in captured.lake.table(name).read().collect()] == [1]
+    assert [len(rows(captured.lake.table(f"{captured.namespace}.{other}"))) for other in "acd"] == [4, 2, 2]
+
+
+@pytest.mark.parametrize("phase", ["observing", "committing"])
+def test_a_table_that_another_process_brings_meanwhile_keeps_the_batch_from_no_other_one(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    monkeypatch.setattr(fan_out, "_TABLES_AT_ONCE", 1)
+    monkeypatch.setattr(type(captured.lake.format), "commits_at_once", 1)
+    captured.put()
+    (first,) = captured.start()
+    captured.put()
+    faster = captured.lake.table(f"{captured.namespace}.{KINDS[-1]}")
+    last = CapturedBatch.of("kinds", faster.state().properties)
+    assert last is not None
+    file = captured.source.parent / "faster.jsonl"
+    file.write_text(batch(1)[len(KINDS) - 1] + "\n")
+    left = [attempts.Options(token=Token("kinds", last.stream, first.epoch + 1))]
+
+    def brought(now: str) -> None:
+        """Has the other process, which died behind this one table, bring it once."""
+        if now == phase and left:
+            attempts.ingest(
+                faster.format, JsonFiles(spark=captured.lake.spark, files=[str(file)]), left.pop()
+            )
+
+    (ended,) = captured.start(progress=brought)
+    assert ended.result.passed_over == (faster.name,)
+    assert len(ended.results) == len(KINDS) and not ended.result.failed
+    captured.goes_on()
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict, TypeVar
 
@@ -331,22 +331,26 @@ class FanOut:
             return replace(before, results=tuple(batch.at_once(batch.planned, destinations)))
         prepared: list[PreparedBatch] = []
 
-        def prepare(to: TableShare) -> tuple[TableShare, PreparedBatch]:
+        def prepare(to: TableShare) -> tuple[TableShare, PreparedBatch] | None:
             """Write a share. After an error in another table, it is taken back."""
-            ready = batch.prepared(to)
-            prepared.append(ready)
-            return to, ready
+            with suppress(BatchIsInError):  # another process brought it meanwhile
+                ready = batch.prepared(to)
+                prepared.append(ready)
+                return to, ready
+            return None
 
         with abandoned(prepared):
-            in_order = batch.at_once(prepare, destinations)
+            in_order = [written for written in batch.at_once(prepare, destinations) if written is not None]
             batch.audit([ready for _, ready in in_order], before)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
             ended = at_once(batch.source.spark, batch.committed, in_order, self.catalog.commits_at_once)
         results = tuple(result for result, _ in ended if result is not None)
+        told = {to.table.name for (to, _), outcome in zip(in_order, ended, strict=True) if any(outcome)}
+        passed_over += tuple(to.table.name for to in destinations if to.table.name not in told)
         failed |= {to.table.name: error for (to, _), (_, error) in zip(in_order, ended, strict=True) if error}
         waiting += tuple(result.table for result in results if result.table in failed)
-        result = replace(before, results=results, failed=failed, waiting=waiting)
+        result = replace(before, results=results, passed_over=passed_over, failed=failed, waiting=waiting)
         # A capture goes on behind tables whose records wait, and tells of them at its end.
         if failed.keys() - ({*waiting} if batch.micro_batch is not None else set()):
             raise FanOutError(result)
@@ -500,10 +504,15 @@ class DealtBatch:
     def committed(
         self, of_table: tuple[TableShare, PreparedBatch]
     ) -> tuple[Result | None, DriftlineError | None]:
-        """Commit a batch; returns its result, and the error of its table, which keeps no other's records."""
+        """Commit a batch; returns its result, and the error of its table, which keeps no other's records.
+
+        Neither means that another process brought the batch meanwhile.
+        """
         to, ready = of_table
         try:
             return ready.commit(), ready.error
+        except BatchIsInError:
+            return None, None
         except DriftlineError as error:
             failed = error_of_table(to.table.name, error)
             # What may be visible must not come a second time.
