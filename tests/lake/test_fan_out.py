@@ -22,6 +22,7 @@ from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.split_by_field import SplitByField
 from driftline.lake import Lake, Table
 from driftline.lake import fan_out as front
+from driftline.quarantine import table as quarantine
 from driftline.sources.opening import opened
 
 RECORDS = [
@@ -156,6 +157,22 @@ def test_verify_names_the_table_and_the_line_of_each_record_that_is_in_no_table(
     assert (verdict.missing, verdict.extra) == (0, 1)
 
 
+@pytest.mark.nightly
+def test_values_may_name_the_namespace_too(lake: Lake, space: str) -> None:
+    records = [{"shop": shop, "kind": kind} for shop in ("a", "b") for kind in ("x", "y")]
+    result = lake.fan_out(f"{space}_{{shop}}.{{kind}}").ingest([*records, {"shop": "a"}])
+    rows_of = {f"{space}_{r['shop']}.{r['kind']}": r for r in records}
+    rows_of |= {f"{space}_a._other": {"shop": "a"}}
+    try:
+        assert {name: [json.loads(row) for row in rows(lake.table(name))] for name in rows_of} == {
+            name: [row] for name, row in rows_of.items()
+        }
+        assert [of_table.table for of_table in result.results] == list(rows_of)
+    finally:
+        for of_table in result.results:
+            lake.format.drop(of_table.table, purge=False, dry_run=False)
+
+
 def test_tables_that_are_written_at_once_do_not_mix(
     lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +275,31 @@ def test_records_of_a_table_in_error_wait_whole_and_the_others_commit(
         1 + (stage == "commit"),
     ]
     assert tables.verify(file).ok
+
+
+@pytest.mark.iceberg_only("a DuckLake has no files that nothing names")
+def test_clean_deletes_what_a_dead_attempt_has_written_of_records_that_are_to_wait(
+    lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, name = write(tmp_path / "a.jsonl", ['{"event": "a", "n": 1}']), f"{space}.a"
+    in_error(monkeypatch, lake, name, "load")
+    tables = lake.fan_out(f"{space}.{{event}}")
+    with monkeypatch.context() as dead:
+        dead.setattr(quarantine.Staged, "commit", dies)
+        dead.setattr(quarantine.Staged, "undo", lambda _: None)
+        with pytest.raises(KeyboardInterrupt):
+            tables.ingest(file, on_table_error="quarantine")
+    with pytest.raises(FanOutError, match="1 table did not get"):
+        tables.ingest(file, on_table_error="quarantine")
+    left = [orphan.path for orphan in lake.clean(0) if f"/{space}/" in orphan.path]
+    assert len([path for path in left if path.endswith(".parquet")]) == 1
+    waiting = lake.table(f"{name}__quarantine")
+    assert waiting.read().count() == 1
+    assert "write.data.path" not in waiting.state().properties
+
+
+def dies(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_audit_of_many_tables_keeps_nothing_of_any_if_one_fails(

@@ -434,8 +434,8 @@ class SparkWriter:
 # Checksums, which begin with a dot, are deleted with their files.
 _WRITTEN_BY_SPARK = re.compile(r"/driftline-[0-9a-f]{32}/(.+/)?[^./][^/]*$")
 
-_DATA = "write.data.path"
-_PATHS = (_DATA, "write.object-storage.path", "write.folder-storage.path")
+DATA_PATH = "write.data.path"
+_PATHS = (DATA_PATH, "write.object-storage.path", "write.folder-storage.path")
 
 
 def data_folders(properties: Any, location: str) -> Iterator[str]:
@@ -467,7 +467,9 @@ def staging_transaction(jvm: Any, java: Any, inside: Any, schema: Schema, folder
     """
     transaction = java.newTransaction()
     operations, now = transaction.table().operations(), inside.operations().current()
-    builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now).setProperties({_DATA: folder})
+    builder = (
+        java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now).setProperties({DATA_PATH: folder})
+    )
     # Only this transaction lacks the columns that Spark has no type for: dropped from the table's schema,
     # their values would vanish from time travel.
     builder.setCurrentSchema(java_schema(jvm, schema), max(now.lastColumnId(), schema.highest_id()))

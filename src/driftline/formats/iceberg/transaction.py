@@ -32,6 +32,7 @@ from driftline.formats.iceberg.commit import begin, check_head, commit, delete_f
 from driftline.formats.iceberg.compaction import FileRewrite, only_in_tasks
 from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
 from driftline.formats.iceberg.files import (
+    DATA_PATH,
     SparkWriter,
     delete_folder,
     location_of,
@@ -465,9 +466,14 @@ class IcebergTransaction(UpkeepTransaction):
             self._write_note(self._seen, self._note())
 
     def _create_with(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Have Spark append the rows to a new table."""
-        before = self.snapshot
-        self._writer.append(self._java.table(), frame, summary)
+        """Have Spark append the rows to a new table, in a folder by which `clean` knows them."""
+        before, table = self.snapshot, self._java.table()
+        own, folder = table.properties().get(DATA_PATH), new_folder(table)
+        self._folders.append(folder)
+        self._java.updateProperties().set(DATA_PATH, folder).commit()
+        self._writer.append(table, frame, summary)
+        update = self._java.updateProperties()
+        (update.remove(DATA_PATH) if own is None else update.set(DATA_PATH, own)).commit()
         if self.snapshot == before:
             return 0
         table = self._java.table()
