@@ -6,6 +6,7 @@
 
 The best of the rounds, in turns, in a warm session. Each round has tables of its own; `again` is a further batch for them.
 CPU is of all processes. A bare commit loads a table, appends a file that is there, sets a property, and no more.
+By dlt: `table_name=lambda record: record["event"]`, into DuckDB, in a process of its own, where bench/.venv has it.
 By filters: Spark reads the records once, keeps them, and appends those of each kind with all columns, one table after the other.
 """
 
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -30,6 +33,7 @@ from driftline.runtime.threads import at_once
 
 WEBHOOKS = Path(os.environ.get("BENCH_WEBHOOKS", "webhooks.jsonl"))
 RECORDS, TABLES, COMMITS = 5_000, 60, 4
+DLT = Path(__file__).with_name(".venv") / "bin" / "python"
 
 
 def main() -> None:
@@ -53,7 +57,10 @@ def main() -> None:
         lake = Lake.open(Path(tmp, "lake"))
         lake.fan_out("warm.{event}").ingest(args.webhooks)
         for number in range(args.rounds):
-            for name, work in _jobs(lake, f"r{number}", webhooks.files, small).items():
+            jobs = _jobs(lake, f"r{number}", webhooks.files, small)
+            if DLT.exists():
+                jobs["many tables by dlt"] = partial(_by_dlt, Path(tmp, f"dlt{number}"), webhooks.files)
+            for name, work in jobs.items():
                 took = _timed(work)
                 best[name] = min(best.get(name, took), took)
     print(f"{webhooks.title}: {webhooks.records:,} records, {webhooks.size / 1e6:,.0f} MB")
@@ -61,6 +68,7 @@ def main() -> None:
         print(f"{name:36} {seconds:7.2f} s {used:7.2f} s of CPU")
     for many, other in (
         ("many tables", "one table"),
+        *((("many tables", "many tables by dlt"),) if DLT.exists() else ()),
         ("60 tables, again", "60 bare commits"),
         ("60 tables, again", "60 tables by filters, again"),
     ):
@@ -133,6 +141,12 @@ def _filtered(lake: Lake, namespace: str, file: Path) -> None:
         writer = records.where(f"kind = 'k{number}'").writeTo(table)
         writer.append() if lake.spark.catalog.tableExists(table) else writer.using("iceberg").create()
     records.unpersist()
+
+
+def _by_dlt(folder: Path, files: list[Path]) -> None:
+    """Take webhooks into tables by their event."""
+    command = [DLT, "-m", "contestants.dlt", folder, "event", *files]
+    subprocess.run(command, cwd=DLT.parents[2], check=True, capture_output=True)
 
 
 def _append(lake: Lake, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import islice
@@ -68,3 +69,15 @@ class ToIceberg(_Dlt):
         destination = dlt.destinations.filesystem(f"file://{self.folder}/lake")
         self._run(files, name, destination, table_format="iceberg")
         return Table("iceberg", f"{self.folder}/lake/bench/{name}", name, "dlt")
+
+
+def by_field(folder: Path, field: str, files: list[Path]) -> None:
+    """Take records into a table for each value of a field."""
+    to = ToDuckDB()
+    to.open(folder)
+    file = f"{folder}/by_field.duckdb"
+    to._run(files, "by_field", dlt.destinations.duckdb(file), table_name=lambda record: record[field])
+
+
+if __name__ == "__main__":
+    by_field(Path(sys.argv[1]), sys.argv[2], [Path(file) for file in sys.argv[3:]])

@@ -17,6 +17,7 @@ from driftline.core.changes import AddColumn, RenameColumn
 from driftline.core.schema.types import LONG, Field
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.formats.open import EmbeddedLake, relocate, relocate_table
+from driftline.ingest.fan_out import FanOutError
 from driftline.keys import anew
 
 FORMATS = ("iceberg", "duckdb", "sqlite")
@@ -35,6 +36,7 @@ OF_KINDS = [
     [{"id": 40 + n, "kind": "a", "price": n}, {"id": 50 + n, "kind": "b", f"c{n}": 1}, {"id": 60 + n}]
     for n in range(2)
 ]
+PAST = [[{"id": 70 + n, "kind": "a"}, {"id": 80 + n, "kind": "b", f"c{n}": n}] for n in range(2)]
 
 CHANGED = {"key": "id", "order_by": "at", "delete_when": "op = 'd'"}
 ROWS = [{"id": i, "price": i, "at": 1} for i in range(1, 4)]
@@ -78,6 +80,10 @@ def prepare(lake: Lake, home: Path) -> None:
     for number, records in enumerate(OF_KINDS):
         put(files / "kinds" / f"{number}.jsonl", records, f"broken {number}")
     prepare_keyed(lake, files)
+    put(files / "past" / "0.jsonl", PAST[0])
+    capture_past_an_error(lake, files / "past")
+    lake.alter("ALTER TABLE s.of_a RENAME TO away")
+    put(files / "past" / "1.jsonl", PAST[1])
     data = next((home / "lake").rglob("*/t/**/*.parquet"))
     shutil.copy(data, data.with_name(f"{data.name[:-13]}00009.parquet"))
 
@@ -136,6 +142,15 @@ def capture_into_tables(lake: Lake, folder: Path) -> None:
     tables.capture(folder, name="kinds", max_files=1, settings=USUAL).awaitTermination()
 
 
+def capture_past_an_error(lake: Lake, folder: Path) -> None:
+    """Captures into tables, of which those in error have their records wait; takes in what a fault has had wait, too."""
+    tables = lake.fan_out("s.of_{kind}")
+    with suppress(FanOutError):
+        tables.capture(folder, name="past", on_table_error="quarantine").awaitTermination()
+    if lake.table("s.of_b__quarantine").format.load().exists:
+        lake.table("s.of_b").replay()
+
+
 def ingest_audited(lake: Lake, home: Path, **audit: Any) -> None:
     """Ingests what may fail its audit, and then is abandoned."""
     with suppress(AuditError):
@@ -156,7 +171,8 @@ class Case:
     ``copies``: killed between its two commits, or where the disk is full then, it leaves a copy of its rejects in an
     Iceberg quarantine. ``formats``: of the lakes that have its table. ``kills``: it is killed so often, before another
     process goes on; else it is struck once. ``moved``: it begins with a lake that was made elsewhere, whose files nobody
-    finds before. ``tables``: each gets a part of a batch, and acknowledges it by itself.
+    finds before. ``tables``: each gets a part of a batch, and acknowledges it by itself. ``beside``: another table, whose
+    quarantine is in the end as after the command.
     """
 
     run: Callable[[Lake, Path], object]
@@ -171,6 +187,7 @@ class Case:
     kills: int = 0
     moved: bool = False
     tables: int = 1
+    beside: str = ""
 
 
 def by_key(table: str, formats: Sequence[str] = FORMATS) -> Case:
@@ -230,6 +247,10 @@ CASES = {
         lambda lake, home: capture_into_tables(lake, home / "files" / "kinds"),
         frozenset({60, 61}), raws=frozenset({"broken 0", "broken 1"}), table="s._other", always=True, steps=True,
         tables=3,
+    ),
+    "capture past a table in error": Case(
+        lambda lake, home: capture_past_an_error(lake, home / "files" / "past"),
+        frozenset({81}), table="s.of_b", always=True, steps=True, beside="s.of_a",
     ),
     "capture by key": Case(
         lambda lake, home: capture_from(lake, home / "files" / "changes", KEYED, CHANGED),

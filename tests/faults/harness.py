@@ -173,6 +173,7 @@ class Bench:
         else:
             assert after.prices(case.table) == sorted(case.prices.items())
         assert after.raws(case.table) == sorted([*before.raws(case.table), *case.raws])
+        assert bool(after.raws(case.beside)) == bool(case.beside)
         return self._operations[name]
 
     def strike(self, name: str, mode: Mode, at: int) -> Outcome:
@@ -284,6 +285,8 @@ class Bench:
         raws, expected = Counter(last.raws(case.table)), Counter(after.raws(case.table))
         if raws != expected and not (stuck and case.copies and raws - expected <= Counter(case.raws)):
             wrong.append(f"quarantined in the end: {raws}")
+        if last.raws(case.beside) != after.raws(case.beside):
+            wrong.append(f"quarantined beside it in the end: {last.raws(case.beside)}")
         return wrong
 
 
