@@ -297,7 +297,13 @@ KEYED = (
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "settings", [{}, {"key": "id", "delete_when": "at = 0"}, {"partition_by": "n", "sort_by": "id"}]
+    "settings",
+    [
+        {},
+        {"key": "id", "delete_when": "at = 0"},
+        {"key": "id", "order_by": "at"},
+        {"partition_by": "n", "sort_by": "id"},
+    ],
 )
 def test_batch_is_verified_before_anyone_sees_it(
     table: Table, tmp_path: Path, settings: dict[str, Any]
@@ -308,8 +314,31 @@ def test_batch_is_verified_before_anyone_sees_it(
     proven(table, [first, second])
 
 
-@pytest.mark.parametrize("settings", [{"order_by": "at"}, {"merge": "patch"}])
-def test_batch_that_is_settled_with_rows_from_before_is_not_verified_alone(
+@pytest.mark.parametrize(
+    ("merge", "late", "counts"), [("replace", 0, 9), pytest.param("keep", 9, 0, marks=pytest.mark.nightly)]
+)
+def test_batch_of_a_table_with_an_order_is_verified_beside_rows_from_before(
+    table: Table, tmp_path: Path, merge: str, late: int, counts: int
+) -> None:
+    settings = {"key": "id", "order_by": "at", "merge": merge}
+    table.ingest(put(tmp_path / "a.jsonl", '{"id": 1, "n": 5, "at": 1}\n'), **settings, **VERIFY)
+    second = f'{{"id": 1, "n": "late", "at": {late}}}\n{{"id": 2, "n": 1, "at": 1}}\n'
+    file = put(tmp_path / "b.jsonl", second)
+
+    def changes(phase: str) -> None:
+        """A record that counts comes into the file after it was written, and before it is checked."""
+        if phase == "auditing":
+            file.write_text(second + f'{{"id": 1, "n": 5, "at": {counts}}}\n')
+
+    with pytest.raises(AuditError, match="1 verify") as raised:
+        table.ingest(file, **VERIFY, progress=changes)
+    assert raised.value.result.audit[0].seen_in.endswith("b.jsonl:3")
+    table.ingest(put(file, second), **VERIFY)
+    assert sorted(row.n for row in table.read().select("n").collect()) == [1, 5]
+
+
+@pytest.mark.parametrize("settings", [{"order_by": "at", "delete_when": "n = 0"}, {"merge": "patch"}])
+def test_batch_whose_outcome_deletes_or_fields_from_before_decide_is_not_verified_alone(
     table: Table, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     file = put(tmp_path / "a.jsonl", KEYED[0])

@@ -172,11 +172,17 @@ def _must_be_read_again(source: Source) -> None:
 
 
 def _must_stand_alone(run: BatchRun) -> None:
-    """Raise UsageError for a table with whose earlier rows the records of a batch are settled."""
+    """Raise UsageError for a table of which a batch and the rows behind it do not tell what should be there.
+
+    What was before does: an order of deletes that no row shows, or fields that the batch does not have.
+    """
     row_key = run.settings.row_key
-    if row_key is not None and (row_key.order_by or row_key.envelope or row_key.patch or row_key.keep):
+    if row_key is None or not (row_key.order_by or row_key.envelope or row_key.patch or row_key.keep):
+        return
+    is_told = row_key.order_by and row_key.delete_when is None and not (row_key.patch or row_key.epoch)
+    if not is_told:
         raise UsageError(
-            f"{run.batch.table.name}: rows from before decide which of a batch's records count, so it cannot be "
+            f"{run.batch.table.name}: deletes or fields from before decide what a batch leaves, so it cannot be "
             "verified alone",
             "leave out --verify; `driftline verify` checks the table against all of its sources",
         )
@@ -216,7 +222,7 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
             files = _read(source.format, source.files, source.names, room, state, {})
         else:
             files = files_of(data, None, room, warehouse, state, lambda _: {})
-        verdict = compared(contents, stack.enter_context(files), defaults, exactly=False)
+        verdict = compared(contents, stack.enter_context(files), defaults, exactly=False, is_part=True)
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
@@ -273,10 +279,11 @@ def compared(
     *,
     exactly: bool,
     must_exist: bool = True,
+    is_part: bool = False,
 ) -> Verdict:
     """Compare the files with the table. Raises DataError if it cannot be read.
 
-    ``must_exist``: raise UsageError for records of which there is no table.
+    ``must_exist``: raise UsageError for records of which there is no table; ``is_part``: as of `Stored`.
     """
     table, state, rows, quarantine, data_files = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
@@ -292,7 +299,9 @@ def compared(
     )
     # Rows that only record a delete are none of the table's.
     has_deletes = own_column(columns, DELETED_KIND) is not None
-    stored = replace(stored, readings=files.by_file, files=tuple if has_deletes else data_files)
+    stored = replace(
+        stored, readings=files.by_file, files=tuple if has_deletes else data_files, is_part=is_part
+    )
     spark = table.spark
     try:
         verdict = files.verdict(spark, stored, exactly=exactly)

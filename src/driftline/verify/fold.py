@@ -103,9 +103,16 @@ class ChangeReader:
 
     def order_of(self, record: Mapping[str, Any]) -> Order:
         """The order of a change, compared as tuples are. Raises NoChange."""
+        return self._order([order_field.of_record(record, self.settings) for order_field in self.order])
+
+    def order_of_row(self, row: Mapping[str, Any]) -> Order:
+        """The order of the change that a table's row is of. Raises NoChange."""
+        return self._order([order_field.of_row(row) for order_field in self.order])
+
+    def _order(self, values: Sequence[Any]) -> Order:
         parts = []
-        for order_field, kind in zip(self.order, self.kinds, strict=True):
-            part = _ordered(order_field.of_record(record, self.settings), kind, self.settings)
+        for order_field, kind, value in zip(self.order, self.kinds, values, strict=True):
+            part = _ordered(value, kind, self.settings)
             if part is None:
                 raise NoChange(
                     f"no order in {spelled_path(order_field.path)}" + (f" that is a {kind}" if kind else "")
@@ -232,12 +239,14 @@ class KeyedFold:
     Attributes:
         files: the source's, in the order of their ingest.
         truncate: the position of the last truncate in it, empty without one.
+        is_part: the table has other changes, too, one of which may count for a key instead.
     """
 
     comparison: Comparison
     row_key: RowKey
     files: Mapping[str, int]
     truncate: str = ""
+    is_part: bool = False
 
     def verdict(
         self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[tuple[bytes, bool]] | None
@@ -422,8 +431,19 @@ class KeyedFold:
             # A list without a value leaves nothing in a row that is older than the list's column.
             if all(d.unproven for d in differences):
                 tally.found += 1
+            elif self.is_part and self._is_of_another(rows[0], latest):
+                tally.overtaken += 1
             else:
                 tally.misses(latest.missing(differences=differences))
+
+    def _is_of_another(self, row: Mapping[str, Any], latest: SourceChange) -> bool:
+        """True if a row is of a change that counts before the ``latest`` one of the source."""
+        try:
+            order_ = self._reader().order_of_row(row)
+        except NoChange:
+            return False
+        # Of equal orders the later arrival counts, or, where the first record of a key stays, the row's.
+        return bool(order_) and (order_ <= latest.order if self.row_key.keep else order_ > latest.order)
 
     def _floor(self) -> Order:
         """The order below which changes do not count."""

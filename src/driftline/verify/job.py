@@ -84,6 +84,7 @@ class Stored:
     column id. ``row_key``: how its rows are known, None where each record is a row. ``readings``: by file the
     properties by which it was read, if those are not the table's. ``expect``: what is expected of records.
     ``files``: lists Parquet files of this machine that together have these rows; none if they have others.
+    ``is_part``: the sources are a part of what the table has by its key.
     """
 
     rows: str | DataFrame | LocalRows
@@ -97,6 +98,7 @@ class Stored:
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect: Sequence[Expectation] = ()
     files: Callable[[], Sequence[str]] = tuple
+    is_part: bool = False
 
     def read_by(self, sources: Sequence[str]) -> dict[str, dict[str, str]]:
         """The properties by which each file was ingested, by which it is judged."""
@@ -334,7 +336,7 @@ class _Verification:
         quarantined = _quarantined(engine, table, expected)
         if table.row_key is not None:
             records, truncate = _unwrapped(reads, table.row_key, properties)
-            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate)
+            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate, table.is_part)
             return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
         check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
         columns, verdict = comparison.meeting.record.columns, None
