@@ -10,11 +10,13 @@ commit, so `undo` restores them like any dropped column.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
 import pyarrow as pa
 
 from driftline.convert.records import RowRecords, is_declared
@@ -33,7 +35,7 @@ from driftline.core.columns.replanning import (
     settings_of_rows,
 )
 from driftline.core.history.entries import of_replan
-from driftline.core.planning.own_columns import field_of, keys_of
+from driftline.core.planning.own_columns import field_of, keys_of, rest_column
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Schema, Struct, dotted, mark_unwritable
@@ -48,7 +50,7 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.replay import explaining, replay
-from driftline.operations.split_columns import Counts, counted_values
+from driftline.operations.split_columns import Counts, ValueCounter, counted_values
 from driftline.quarantine.pending import Pending, quarantined
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
@@ -57,7 +59,7 @@ from driftline.runtime.spark_conf import FILES, LOOK, configured
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.sql.lost import waiting
-from driftline.sql.quoting import any_value, name, spark_type
+from driftline.sql.quoting import any_value, name
 from driftline.tasks.run import FrameTasks, converted, numbered
 
 if TYPE_CHECKING:
@@ -233,7 +235,7 @@ def _applied(
         def check(appended: DataFrame) -> None:
             """Take in rows that others appended meanwhile. Raises Moved if they need another plan."""
             nonlocal run
-            run = replace(run, rows=run.rows.unionByName(appended))
+            run = replace(run, rows=run.rows.unionByName(appended), counts={})
             now = run.outcome(chosen, narrow=narrow)
             if (now.plan.schema, fills(now.plan.route)) != (outcome.plan.schema, fills(outcome.plan.route)):
                 raise Moved("what others have appended meanwhile would have other columns")
@@ -255,6 +257,7 @@ class _ReplanRun:
         settings: those of the table.
         rows: its rows.
         quarantined: what waits in its quarantine, with the reader of its texts; None if nothing does.
+        counts: the numbers of values in the columns that have been compared, by path.
     """
 
     table: CatalogTable
@@ -263,6 +266,7 @@ class _ReplanRun:
     rows: DataFrame
     quarantined: tuple[DataFrame, Texts] | None
     progress: Callable[[str], None]
+    counts: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -284,8 +288,7 @@ class _ReplanRun:
     def report(self, outcome: Replanned) -> Replan:
         """Count the values of the fields."""
         fields, stay = outcome.fields, outcome.stay
-        self.progress("counting")
-        counts = counted_values(*self._columns_of([*fields, *stay]))[0]
+        counts = self._counts_of([*fields, *stay])
         waits = waiting(self.rows, self.state.schema, self.settings.mark)
         waiting_values = [(keys_of(field_of(values.path)), values.values) for values in waits]
         counted_fields = [_counted(field, counts, waiting_values) for field in (*fields, *stay)]
@@ -330,24 +333,32 @@ class _ReplanRun:
     def _inexact(self, planned: Plan, fields: Sequence[ReplannedField]) -> set[Path]:
         """The fields with a value that would not read back as it is."""
         self.progress("comparing")
-        swap = ColumnSwap.of(self.state.schema, planned, fields, self.settings.mark)
-        between = apply(self.state.schema, swap.added)
-        replanner = Replanner.of(swap, planned, between, settings_of_rows(self.settings))
+        names = {column.path[0] for field in fields for column in (*field.now, *field.then)}
+        rest = rest_column(self.state.schema.struct)
+        rows, struct = self._columns_of(names if rest is None else names | {rest.name})
+        now = replace(self.state.schema, struct=struct, identifiers=frozenset())
+        swap = ColumnSwap.of(now, planned, fields, self.settings.mark)
+        replanner = Replanner.of(swap, planned, apply(now, swap.added), settings_of_rows(self.settings))
         with deep_recursion(DEEPEST):  # the plan is sent with the task
-            rows = numbered(self.rows.selectExpr(*self._only(swap)))
-            paths_by_task = rows.mapInArrow(partial(_faults, replanner), "paths binary").collect()
-        return {path for row in paths_by_task for path in pickle.loads(row.paths)}  # noqa: S301  our own bytes
+            compared = numbered(rows).mapInArrow(partial(_compared, replanner), "outcome binary").collect()
+        by_task = [pickle.loads(row.outcome) for row in compared]  # noqa: S301  our own bytes
+        sums = Counter[Path]()
+        for _, counts in by_task:
+            sums.update(counts)
+        self.counts.update(sums)
+        return {path for paths, _ in by_task for path in paths}
 
-    def _only(self, swap: ColumnSwap) -> Iterator[str]:
-        """SQL for the table's columns, of which only those are read that a swap has to do with."""
-        names = {column.path[0] for field in swap.fields for column in (*field.now, *field.then)}
-        for f in self.state.schema.struct.fields:
-            is_read = f.name in names or (swap.rest is not None and f.name == swap.rest[0])
-            yield name(f.name) if is_read else f"cast(null as {spark_type(f.type)}) as {name(f.name)}"
-
-    def _columns_of(self, fields: Sequence[ReplannedField]) -> tuple[DataFrame, Struct]:
-        """The rows with the columns that the fields are in."""
+    def _counts_of(self, fields: Sequence[ReplannedField]) -> Counts:
+        """The numbers of values in the columns of the fields, and of the rows."""
         names = {column.path[0] for field in fields for column in field.now}
+        names -= {path[0] for path in self.counts if path}
+        if self.counts and not names:
+            return self.counts
+        self.progress("counting")
+        return {**self.counts, **counted_values(*self._columns_of(names))[0]}
+
+    def _columns_of(self, names: Collection[str]) -> tuple[DataFrame, Struct]:
+        """The rows with some of their columns."""
         struct = Struct(tuple(f for f in self.state.schema.struct.fields if f.name in names))
         return self.rows.select(*(name(f.name) for f in struct.fields)), struct
 
@@ -382,12 +393,19 @@ def _counted(
     return CountedField(field, tuple(counts.get(column.path, 0) for column in field.now), waits)
 
 
-def _faults(replanner: Replanner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the fields whose values the new columns would not hold, once for a task."""
+def _compared(replanner: Replanner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the fields whose values the new columns would not hold, and all counts, once for a task."""
     paths: set[Path] = set()
+    counter = ValueCounter(1)
     for batch in batches:
+        of_rows = np.zeros(batch.num_rows, np.int64)
+        counter.add((), of_rows)
+        for f, column in zip(replanner.before.fields, batch.columns, strict=True):
+            counter.count(column, f.type, (f.name,), of_rows)
         paths |= replanner.faults(from_spark(batch, replanner.before))
-    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(paths)], pa.binary())], ["paths"])
+    counts = {path: int(by_table[0]) for path, by_table in counter.counts.items()}
+    outcome = pickle.dumps((paths, counts))
+    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
 
 @dataclass(frozen=True, slots=True)
