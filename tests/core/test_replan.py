@@ -226,6 +226,27 @@ def test_a_number_that_may_have_been_a_moment_becomes_no_text_of_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("drifted", "rows"),
+    [
+        ([{"x": 1.5}, {"x": 3}, {"x": "a"}], [("1.5", 1.5), ("3", 3.0), ("a", None)]),
+        ([{"x": [1.5]}, {"x": [3, "a"]}], [(["1.5"], [1.5]), (["3", "a"], [3.0, None])]),
+        ([{"x": [1.5]}, {"x": [3]}, {"x": ["a"]}], [(["1.5"], [1.5]), (["3"], [3.0]), (["a"], None)]),
+    ],
+)
+def test_a_whole_number_that_a_column_of_doubles_took_becomes_what_it_is_in_one_batch(
+    drifted: list[Any], rows: list[Any]
+) -> None:
+    table, whole = table_of(*([record] for record in drifted)), table_of(drifted)
+    outcome = replan_of(table)
+    assert table.converted and columns(outcome.plan.schema.struct) == columns(whole.schema.struct)
+    of_one_batch = [
+        (row["x"], *(row[name] for name in row if name != "x")) for row in plain_rows(whole.rows[0])
+    ]
+    assert of_one_batch == rows
+    assert [tuple(row.values()) for row in applied(table, outcome)[1]] == rows
+
+
 def drifted_row(number: int) -> dict[str, Any]:
     late = number > 500
     return {
