@@ -156,6 +156,37 @@ def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: st
         assert duckdb.execute(query).fetchall() == [(i, p, 7) for i, p in said["resolved"]]
 
 
+UPKEEP = """
+def files(): return table.stats().to_dict()["files"]
+for number in range(9):
+    table.ingest([{"id": number, "p": [number, 1.5, "x"][number // 3]}])
+before = files()
+table.compact()
+said = {"files": [before, files()], "fields": len(table.replan(apply=True).fields), "again": len(table.replan().fields)}
+said["rows"] = sorted((row.id, row.p) for row in table.read().collect())
+table.undo()
+said["undone"] = sorted(column["path"] for column in table.stats().to_dict()["columns"])
+said["orphans"] = [file.path for file in lake.clean(0)]
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("catalog", ["sqlite"], indirect=True)
+def test_small_files_are_compacted_and_columns_replanned(
+    scripts: Answering, store: Store, uri: str, catalog: str, tmp_path: Path
+) -> None:
+    said = scripts.ask([UPKEEP, uri, catalog, str(tmp_path)])
+    assert (said["files"], said["fields"], said["again"]) == ([9, 1], 1, 0)
+    assert said["rows"] == [[i, [str(i), "1.5", "x"][i // 3]] for i in range(9)]
+    assert said["undone"] == ["id", "p", "p_double", "p_string"]
+    assert said["orphans"] == []
+    with CatalogDatabase.of(catalog, uri).queried() as duckdb:
+        held = duckdb.execute("SELECT id, p, p_double, p_string FROM shop.orders ORDER BY id").fetchall()
+    of_kind = [(None, 1.5, None), (None, None, "x")]
+    assert held[3:] == [(i, *of_kind[i // 3 - 1]) for i in range(3, 9)]
+    assert [p for _, p, *_ in held[:3]] == [0, 1, 2]
+
+
 RELOCATES = """
 lake.relocate()
 table.ingest(folder / "2.jsonl")
