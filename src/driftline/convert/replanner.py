@@ -292,8 +292,9 @@ class Replanner:
     @property
     def _others(self) -> frozenset[int]:
         """The ids of the columns of other fields, which need not be read; the rest is."""
-        rest, fields = rest_column(self.before), self.before.fields
-        return frozenset(f.id for f in fields if data_key(f, self.mark) not in self._keys and f != rest)
+        rest_field, fields = rest_column(self.before), self.before.fields
+        others = (f for f in fields if data_key(f, self.mark) not in self._keys)
+        return frozenset(f.id for f in others if f != rest_field)
 
     @property
     def _keys(self) -> set[str]:

@@ -95,13 +95,12 @@ class Compacted(Shown):
 
     def to_dict(self) -> CompactedJson:
         """The form that JSON output has."""
-        kept = {dotted(path): reason for path, reason in self.unused.kept.items()}
         return as_json(
             CompactedJson,
             self,
             left=dict(self.left),
             dropped=self.unused.dropped,
-            kept=kept,
+            kept={dotted(path): reason for path, reason in self.unused.kept.items()},
             in_use=[dotted(path) for path in self.unused.in_use],
             forgotten_deletes=self.unused.forgotten,
             done=self.is_done,

@@ -334,8 +334,9 @@ class _ReplanRun:
         """The fields with a value that would not read back as it is."""
         self.progress("comparing")
         names = {column.path[0] for field in fields for column in (*field.now, *field.then)}
-        rest = rest_column(self.state.schema.struct)
-        rows, struct = self._columns_of(names if rest is None else names | {rest.name})
+        if (rest_field := rest_column(self.state.schema.struct)) is not None:
+            names.add(rest_field.name)
+        rows, struct = self._columns_of(names)
         now = replace(self.state.schema, struct=struct, identifiers=frozenset())
         swap = ColumnSwap.of(now, planned, fields, self.settings.mark)
         replanner = Replanner.of(swap, planned, apply(now, swap.added), settings_of_rows(self.settings))

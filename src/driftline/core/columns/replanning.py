@@ -321,9 +321,9 @@ def _namesakes(now: Schema, differing: Sequence[ReplannedField], mark: str) -> I
         assert isinstance(struct, Struct)
         new_names = {caseless(planned.path[-1]) for planned in field.then}
         for column in struct.fields:
-            held = ColumnAt((*parent_path, column.name), column.type)
-            if caseless(column.name) in new_names and held.path not in replaced:
-                yield ReplannedField((*field.path[:-1], data_key(column, mark)), (held,), ())
+            column_now = ColumnAt((*parent_path, column.name), column.type)
+            if caseless(column.name) in new_names and column_now.path not in replaced:
+                yield ReplannedField((*field.path[:-1], data_key(column, mark)), (column_now,), ())
 
 
 def _inside(

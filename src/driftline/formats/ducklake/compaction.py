@@ -208,5 +208,6 @@ def _sorted_by(connection: Connection, table: int, order: int, since: int) -> di
     )
     messages = {int(id_): snapshot_properties(extra) for id_, extra in snapshots}
     # What an undo brings back is a copy of older files.
-    own = (id_ for id_, message in messages.items() if COMMIT_ID in message and not undone_batch(message))
-    return dict.fromkeys(own, order)
+    return {
+        id_: order for id_, message in messages.items() if COMMIT_ID in message and not undone_batch(message)
+    }
