@@ -119,6 +119,20 @@ def test_files_of_csv_are_read_once_by_one_dialect(lake: Lake, space: str, tmp_p
             lake.format.drop(name, purge=False, dry_run=False)
 
 
+def test_numbers_in_cells_name_tables_whatever_signs_another_table_has(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    plain, comma = tmp_path / "a.csv", tmp_path / "b.csv"
+    plain.write_text("kind;n\n0;2,5\n1.50;3\n")
+    comma.write_text("kind;n\n1,50;7,25\n")
+    tables = lake.fan_out(f"{space}.{{kind}}")
+    tables.ingest(plain, settings=lambda name: {"decimal": ","} if name.endswith(".0") else {})
+    tables.ingest(comma, decimal=",")
+    assert sorted(row.n for row in lake.table(f"{space}.0").read().collect()) == [2.5]
+    verdict = tables.verify([plain, comma], exactly=True)
+    assert verdict.ok and [of.records for of in verdict.verdicts.values()] == [1, 2]
+
+
 def test_a_capture_deals_lines_that_are_added_to_files_of_csv(lake: Lake, space: str, tmp_path: Path) -> None:
     file, folder = tmp_path / "in" / "a.csv", tmp_path / "in"
     folder.mkdir()

@@ -65,7 +65,6 @@ def checked_tables(
     loaded = dict(zip([*names, *waiting], states, strict=True))
     # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
     loaded = {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
-    ours = [of_name.state for of_name in loaded.values() if of_name.named]
     room = place_of(spark, warehouse)
     with (
         told_where(spark, room),
@@ -74,7 +73,9 @@ def checked_tables(
     ):
         named = {name: of_name.named for name, of_name in loaded.items()}
         by_file = _read_by(loaded, files)
-        signs = CsvDialect.of(ours[0].properties if ours else {}).signs
+        # Files are dealt before a table's own signs count, which a later one may have from the command.
+        read = [*by_file.values(), *(table.state.properties for table in loaded.values()), {}]
+        signs = list(dict.fromkeys(CsvDialect.of(properties).signs for properties in read))
         tables = TableNames(pattern.text, named, files.names, catalog.ascii_names, signs)
         try:
             records = dealt_by_table(spark, tables, files.files, files.kind, by_file, folder)

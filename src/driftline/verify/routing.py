@@ -56,14 +56,15 @@ class TableNames:
             not make.
         files: other names for files, by path.
         ascii_only: letters and digits of names are those of ASCII.
-        signs: of numbers in cells: if a comma is the decimal one, and the one between thousands.
+        signs: those that numbers in cells may have: if a comma is the decimal one, and the one between
+            thousands. A record is in the table that it names by the first of them by which there is one.
     """
 
     pattern: str
     tables: Mapping[str, Sequence[Sequence[str | None]]]
     files: Mapping[str, str] = field(default_factory=dict)
     ascii_only: bool = False
-    signs: tuple[bool, str] = (False, "")
+    signs: Sequence[tuple[bool, str]] = ((False, ""),)
 
     @cached_property
     def parts(self) -> list[list[tuple[str, str]]]:
@@ -83,7 +84,11 @@ class TableNames:
 
     def table_of(self, read: Read) -> str:
         """The table in which a record should be."""
-        texts = [[self._text(brace, read) for brace, _ in part if brace] for part in self.parts]
+        tables = [self._table_by(signs, read) for signs in self.signs]
+        return next((table for table in tables if not table.endswith(f".{OTHER}")), tables[0])
+
+    def _table_by(self, signs: tuple[bool, str], read: Read) -> str:
+        texts = [[self._text(brace, read, signs) for brace, _ in part if brace] for part in self.parts]
         known_by = (read.record is not None, tuple(text for part in texts for text in part))
         if (table := self.remembered.get(known_by)) is None:
             if len(self.remembered) >= _REMEMBERED:
@@ -109,20 +114,13 @@ class TableNames:
             return named is not None
         return any(_lower(spelled) == _lower(values) for spelled in named)
 
-    def _text(self, brace: str, read: Read) -> str | None:
+    def _text(self, brace: str, read: Read, signs: tuple[bool, str]) -> str | None:
         if brace in _FILE:
             return _of_path(PurePosixPath(self.files.get(read.place.file, read.place.file)), brace)
         inside: Any = read.record
         for step in self.paths[brace]:
             inside = inside.get(step) if isinstance(inside, dict) and not isinstance(inside, Pairs) else None
-        return self._of_cell(inside) if isinstance(inside, Cell) else text_of(inside)
-
-    def _of_cell(self, cell: Cell) -> str | None:
-        """The text by which a cell of CSV names a table: as it is written, if its quotes end elsewhere."""
-        text = cell.written if isinstance(cell, Misquoted) else cell
-        comma, thousands = self.signs
-        number = written(text, ValueSettings(comma=comma, thousands=thousands))
-        return text_of(str(text) if number is None else number)
+        return _of_cell(inside, signs) if isinstance(inside, Cell) else text_of(inside)
 
     def _part(
         self, pieces: Sequence[tuple[str, str]], texts: Sequence[str | None], *, several: bool = False
@@ -148,6 +146,14 @@ class TableNames:
     def _is_kept(self, letter: str) -> bool:
         is_plain = letter.isascii() or not self.ascii_only
         return letter == "_" or (is_plain and (letter.isalpha() or letter.isdecimal()))
+
+
+def _of_cell(cell: Cell, signs: tuple[bool, str]) -> str | None:
+    """The text by which a cell of CSV names a table: as it is written, if its quotes end elsewhere."""
+    text = cell.written if isinstance(cell, Misquoted) else cell
+    comma, thousands = signs
+    number = written(text, ValueSettings(comma=comma, thousands=thousands))
+    return text_of(str(text) if number is None else number)
 
 
 def text_of(value: Any) -> str | None:
