@@ -391,6 +391,26 @@ def test_a_micro_batch_that_brings_nothing_is_settled(captured: Captured) -> Non
 
 
 @pytest.mark.iceberg_only("of the checkpoint alone")
+def test_micro_batches_that_bring_nothing_are_settled_whether_their_last_table_can_be_loaded_or_not(
+    captured: Captured,
+) -> None:
+    lake, namespace = captured.lake, captured.namespace
+    tolerant = {"on_table_error": "quarantine"}
+    captured.put('{"kind": "a"}')
+    captured.start(**tolerant)
+    lake.alter(f"ALTER TABLE {namespace}.a RENAME TO away")
+    captured.put("")
+    assert len(captured.start(**tolerant)) == 1
+    lake.alter(f"ALTER TABLE {namespace}.away RENAME TO a")
+    assert captured.start() == []
+    captured.put("")
+    assert len(captured.start()) == 1
+    lake.alter(f"ALTER TABLE {namespace}.a RENAME TO away")
+    assert captured.start(**tolerant) == []
+    lake.alter(f"ALTER TABLE {namespace}.away RENAME TO a")
+
+
+@pytest.mark.iceberg_only("of the checkpoint alone")
 def test_a_micro_batch_that_only_deletes_rows_is_the_last_one_of_its_table(captured: Captured) -> None:
     settings = {"key": "kind,id", "delete_when": "gone = true"}
     for record in ({"kind": "a", "id": 1}, {"kind": "a", "id": 1, "gone": True}):

@@ -304,12 +304,24 @@ class Checkpoint:
         that. Empty if there are none.
         """
         note = dict(self._known.get("settled", {}))
-        return note if note.pop("at", None) == (last.digest if last else None) else {}
+        at, number = note.pop("at", None), note.pop("of_number", None)
+        if at == (last.digest if last else None):
+            return note
+        if last is None or number != (by_number := last.number_alone.digest):
+            return {}
+        # One of the two does not know the contents, as the table could not be loaded.
+        return note if at == by_number or last == last.number_alone else {}
 
     def settle(self, last: Captured | None, number: int, contents: Mapping[str, Any]) -> None:
         """Note that batches up to this one are settled, as `settled` returns it."""
-        digest = last.digest if last else None
-        self._write({"settled": {"at": digest, "number": number, "contents": dict(contents)}})
+        noted: dict[str, Any] = {
+            "at": last.digest if last else None,
+            "number": number,
+            "contents": dict(contents),
+        }
+        if last is not None:
+            noted["of_number"] = last.number_alone.digest
+        self._write({"settled": noted})
 
     def follow(self, last: Captured | None, uuid: str | None) -> None:
         """Go on with the table of this ``uuid``, behind ``last``, a batch of another checkpoint or table."""

@@ -63,6 +63,11 @@ class Captured:
         text = json.dumps([self.stream, self.epoch, dict(self.contents)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
+    @property
+    def number_alone(self) -> Captured:
+        """The batch as one knows it whose table cannot be asked for its contents."""
+        return Captured(self.stream, self.epoch)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
