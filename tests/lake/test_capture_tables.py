@@ -467,6 +467,24 @@ def set_property(captured: Captured, table: str, text: str) -> None:
     captured.lake.alter(f"ALTER TABLE {table} SET TBLPROPERTIES ('driftline.capture.kinds' = '{text}')")
 
 
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_a_table_of_another_capture_of_that_name_keeps_none_back_until_records_go_there(
+    captured: Captured, tmp_path: Path
+) -> None:
+    single = captured.lake.table(f"{captured.namespace}.single")
+    captured.put('{"kind": "a"}')
+    single.capture(captured.source, name="kinds", checkpoint=tmp_path / "of single").awaitTermination(120)
+    (ended,) = captured.start()
+    assert [result.table for result in ended.results] == [f"{captured.namespace}.a"]
+    captured.put('{"kind": "a"}', '{"kind": "single"}')
+    with pytest.raises(
+        DataError, match=r"single has the batches of capture kinds .* by another check"
+    ) as refused:
+        captured.start()
+    assert "give the capture another name" in str(refused.value.hint)
+    assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

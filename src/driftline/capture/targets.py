@@ -31,6 +31,7 @@ from driftline.ingest.fan_out import (
     older_checkpoint,
 )
 from driftline.ingest.result import Result, ResultJson
+from driftline.ingest.route import named_values
 from driftline.ingest.router import tables_of
 from driftline.keys.stored import KeyCache
 from driftline.runtime.threads import at_once
@@ -288,9 +289,12 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
     names = list(dict.fromkeys([*noted, *tables_of(catalog, fan_out.pattern)]))
 
     def check(table: str) -> None:
-        """Compare a table with the checkpoint, unless its records may wait because it is in error."""
+        """Compare a table of the pattern with the checkpoint, unless it is in error and its records may wait."""
         try:
-            _check(name, table, catalog.table(table).load(), checkpoint)
+            state = catalog.table(table).load()
+            # Another table of the namespace may be another capture's. It is asked once records go there.
+            if table in checkpoint.tables or named_values(fan_out.pattern, state.properties):
+                _check(name, table, state, checkpoint)
         except (DataError, PySparkException, Py4JError, OSError) as error:
             fan_out.tolerated(table, error)
 
