@@ -485,6 +485,48 @@ def test_a_table_of_another_capture_of_that_name_keeps_none_back_until_records_g
     assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 1
 
 
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_seek_moves_a_capture_whose_tables_have_all_of_its_last_batch(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, files = captured.tables(), [captured.put()]
+    place: dict[str, Any] = {"name": "kinds", "checkpoint": captured.place}
+    with pytest.raises(DataError, match="has not begun"):
+        tables.seek(captured.source, **place, to="earliest")
+    captured.start()
+    captured.put("")
+    captured.start()
+    files += [captured.source / "1.jsonl", captured.put()]
+    sought = tables.seek(captured.source, **place, to="earliest", dry_run=True)
+    assert (sought.table, sought.again, sought.passed) == (tables.pattern, tuple(map(str, files[:2])), ())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(captured.lake.format), "commits_at_once", 1)
+        patch.setattr(pipeline.PreparedRows, "commit", dying(pipeline.PreparedRows.commit, 2, behind=True))
+        with pytest.raises(Died):
+            captured.start()
+    with pytest.raises(DataError, match="was broken off in batch 2, which some tables may have"):
+        tables.seek(captured.source, **place, to="earliest")
+    captured.start()
+    tables.seek(captured.source, **place, to="earliest")
+    assert [ended.result.rows_read for ended in captured.start()] == [14]
+    counts = [len(rows(captured.lake.table(f"{captured.namespace}.{kind}"))) for kind in ("a", "b", "_other")]
+    assert counts == [8, 4, 4]
+    tables.seek(captured.source, **place, to="latest")
+    assert captured.start() == []
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_seek_moves_a_capture_of_topics_into_tables(captured: Captured, kafka: Kafka) -> None:
+    topic, place = captured.namespace, {"name": "kinds", "checkpoint": captured.place}
+    captured.data = f"kafka://{kafka.address}/{topic}"
+    kafka.send(topic, [line.encode() for line in batch(0)], partition=0)
+    captured.start()
+    sought = captured.tables().seek(captured.data, **place, to="earliest")
+    assert sought.again == (f"{topic}/0: offsets 0 to 6",)
+    (ended,) = captured.start()
+    assert (ended.result.rows_read, len(rows(captured.lake.table(f"{captured.namespace}.a")))) == (7, 4)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "PatternTables.capture": {"name": "again"},
+    "PatternTables.seek": {"name": "again", "to": "earliest"},
     "Table.capture": {"name": "again"},
     "Table.seek": {"name": "again", "to": "earliest"},
 }
@@ -61,7 +62,7 @@ def main(folder: Path) -> None:
     assert came.wait(120)
     ARGUMENTS["PatternTables.ingest"] = ARGUMENTS["PatternTables.verify"] = ([{"a": 1}],)
     ARGUMENTS["Table.ingest"] = ARGUMENTS["Table.verify"] = ([{"id": 1}],)
-    for called in ("PatternTables.capture", "Table.capture", "Table.seek"):
+    for called in ("PatternTables.capture", "PatternTables.seek", "Table.capture", "Table.seek"):
         ARGUMENTS[called] = (folder / "in",)
     SparkContext._gateway.proc.kill()  # type: ignore[union-attr]
     SparkContext._gateway.proc.wait()  # type: ignore[union-attr]

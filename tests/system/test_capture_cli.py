@@ -44,6 +44,8 @@ COMMANDS = {
     "tables": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds"],
     "tables json": ["capture", "in", "--into", "json.{_file.stem}", "--name", "kinds", "--json"],
     "tables verify": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--audit", "--verify"],
+    "tables resumed": ["capture", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--resume-from", "table"],
+    "tables seek": ["seek", "in", "--into", "kinds.{_file.stem}", "--name", "kinds", "--to", "earliest", "--dry-run"],
     "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
     "no folder": ["capture", "away", "--into", "shop.orders", "--name", "away"],
     "no time": [*CAPTURE, "--every", "soon"],
@@ -79,6 +81,7 @@ def done(here) -> dict[str, Done]:
 
 CODES = {
     "tables verify": 2,
+    "tables resumed": 2,
     "full": 1,
     "audit": 1,
     "other source": 2,
@@ -145,6 +148,8 @@ def test_tables_of_a_pattern_are_reported_together(done):
     ]  # fmt: skip
     assert (sums["pattern"], sums["tables"], sums["rows_read"]) == ("json.{_file.stem}", 3, 4)
     assert "--verify counts for one table" in done["tables verify"].err
+    assert "restore the checkpoint and all tables" in done["tables resumed"].err
+    assert "in/2.jsonl" in done["tables seek"].out
 
 
 def test_seek_wants_to_be_asked_and_names_what_is_taken_again(here, done):

@@ -21,7 +21,13 @@ from driftline.capture.query import CaptureQuery, CaptureRun, StreamSource, star
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
 from driftline.capture.status import StatusFile
-from driftline.capture.targets import CaptureTarget, PatternTarget, TableTarget, resumption_of
+from driftline.capture.targets import (
+    CaptureTarget,
+    PatternTarget,
+    TableTarget,
+    must_be_whole,
+    resumption_of,
+)
 from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
@@ -77,13 +83,18 @@ class CaptureRequest:
 
 @dataclass(frozen=True, slots=True)
 class SeekRequest:
-    """The capture whose position is to change; named as parameters of `Table.seek`."""
+    """The capture whose position is to change; named as parameters of `Table.seek`.
+
+    Attributes:
+        fan_out: the tables, if ``table`` is a pattern.
+    """
 
     table: str
     name: str
     checkpoint: str | os.PathLike[str] | None
     to: str | datetime
     dry_run: bool
+    fan_out: FanOut | None = None
 
 
 def capture(
@@ -120,7 +131,7 @@ def capture(
         status,
         request.audit,
     )
-    spark = catalog.table(table if fan_out is None else fan_out.pattern.example).spark
+    spark = _spark(catalog, request)
     with ExitStack() as stack:
         # Locked before anything is read: another process may move the same checkpoint on.
         stack.enter_context(place.locked())
@@ -131,12 +142,18 @@ def capture(
             return start(run, flow, request.every, _resumption(catalog, request, place), stack)
 
 
-def _resumption(catalog: Catalog, request: CaptureRequest, place: Checkpoint) -> Resumption:
+def _spark(catalog: Catalog, request: CaptureRequest | SeekRequest) -> SparkSession:
+    fan_out = request.fan_out
+    return catalog.table(request.table if fan_out is None else fan_out.pattern.example).spark
+
+
+def _resumption(catalog: Catalog, request: CaptureRequest | SeekRequest, place: Checkpoint) -> Resumption:
     """The point that the capture goes on from. Raises DataError if table and checkpoint differ about it."""
     if request.fan_out is not None:
         return resumption_of(request.name, request.fan_out, place)
     table = catalog.table(request.table)
-    resumption = Resumption(request.name, table, table.load(), place, request.resume_from)
+    chosen = request.resume_from if isinstance(request, CaptureRequest) else None
+    resumption = Resumption(request.name, table, table.load(), place, chosen)
     resumption.check()
     return resumption
 
@@ -161,12 +178,12 @@ def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekReq
         raise not_begun(name)
     with ExitStack() as stack:
         stack.enter_context(place.locked())
-        flow = _flow(catalog, catalog.table(table).spark, source, reading, place)
+        flow = _flow(catalog, _spark(catalog, request), source, reading, place)
         stack.callback(flow.end)
         place.claim(table, flow.name)
-        table_now = catalog.table(table)
-        resumption = Resumption(name, table_now, table_now.load(), place, None)
-        resumption.check()
+        resumption = _resumption(catalog, request, place)
+        if request.fan_out is not None:
+            must_be_whole(resumption)
         assert isinstance(flow, Files | Kafka), "the source is a path or URL"
         again, passed = flow.seek(resumption, to, dry_run=request.dry_run)
         place.keep()

@@ -289,7 +289,7 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
     names = list(dict.fromkeys([*noted, *tables_of(catalog, fan_out.pattern)]))
 
     def check(table: str) -> None:
-        """Compare a table of the pattern with the checkpoint, unless it is in error and its records may wait."""
+        """Compare a table of the pattern with the checkpoint; one that is in error may be left as it is."""
         try:
             state = catalog.table(table).load()
             # Another table of the namespace may be another capture's. It is asked once records go there.
@@ -300,6 +300,18 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
 
     at_once(last.spark, check, names, _TABLES_AT_ONCE)
     return Resumption(name, last, state, checkpoint, None)
+
+
+def must_be_whole(resumption: Resumption) -> None:
+    """Raise DataError for a micro-batch that some tables of a pattern may have, and others not."""
+    checkpoint, settled = resumption.checkpoint, resumption.checkpoint.settled(resumption.last)
+    whole = [entry.epoch for entry in checkpoint.tables.values()]
+    whole += [checkpoint.epoch_of(settled["number"])] if settled else []
+    if checkpoint.last_assigned > max(whole, default=-1):
+        raise DataError(
+            f"capture {resumption.name} was broken off in batch {checkpoint.last_assigned}, which some tables may have",
+            "start the capture first: it brings the others what they lack of it",
+        )
 
 
 def _check(name: str, table: str, state: State, checkpoint: Checkpoint) -> None:

@@ -28,10 +28,10 @@ from driftline.cli.options import (
     Strings,
     TableOptions,
     Verified,
+    checked,
     confirm,
     metrics,
     more_hints,
-    named,
     pairs,
     with_table_options,
 )
@@ -354,8 +354,13 @@ def capture(
     check(source, name)
     if is_pattern(into):
         must_fit(into, {
-            "--strings": strings, "--verify": verify, "--hints": hints, "--resume-from": bool(resume_from),
+            "--strings": strings, "--verify": verify, "--hints": hints,
         })  # fmt: skip
+        if resume_from:
+            raise UsageError(
+                f"{into}: --resume-from chooses between a checkpoint and one table, and tables may be of several times",
+                "restore the checkpoint and all tables of the pattern to one time; or pass another --name, and new tables",
+            )
     else:
         must_fit_tables(max_tables, all_tables=all_tables)
     clients = _clients(scope, kafka_set, registry)
@@ -397,8 +402,8 @@ def seek(
         str,
         typer.Option(
             metavar="NAMESPACE.TABLE",
-            callback=named,
-            help="The capture's table.",
+            callback=checked,
+            help="The capture's table, or its pattern of tables.",
             autocompletion=tables,
         ),
     ],
@@ -432,7 +437,8 @@ def seek(
     clients = _clients(scope, kafka_set, None)
     with Progress() as progress:
         lake = scope.open(progress, must_exist=True, writes=True)
-        sought = lake.table(into).seek(
+        tables_or_table = lake.fan_out(into) if is_pattern(into) else lake.table(into)
+        sought = tables_or_table.seek(
             source,
             name=name,
             to=to,

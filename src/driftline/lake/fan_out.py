@@ -9,10 +9,12 @@ from datetime import datetime
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
-from driftline.capture import CaptureRequest, StreamOptions, capture
+from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
 from driftline.capture.changed import ChangedFiles
+from driftline.capture.folder import MAX_FILES
 from driftline.capture.kafka import TopicReading, ValueFormat
 from driftline.capture.query import CaptureQuery
+from driftline.capture.seeking import Seek
 from driftline.capture.targets import PatternBatch
 from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import UsageError
@@ -176,6 +178,33 @@ class PatternTables(Shown):
         )  # fmt: skip
         return capture(self.lake.format, data, reading, request)
 
+    def seek(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        name: str,
+        to: str | datetime,
+        checkpoint: str | os.PathLike[str] | None = None,
+        format: FileFormat | None = None,  # noqa: A002
+        kafka: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Seek:
+        """Change the position at which a capture into the tables goes on with its next start.
+
+        What is taken again comes into each of its tables once more.
+
+        Args:
+            source: As for `Table.seek`; so are the other arguments.
+
+        Raises:
+            UsageError, DataError, SetupError: The capture runs, has not begun, was broken off between two
+                tables, or differs from one of them.
+        """
+        reading = StreamOptions(format, None, False, MAX_FILES, TopicReading(kafka or {}))
+        fan_out = self._fan_out(None, {})
+        request = SeekRequest(self.pattern, name, checkpoint, to, dry_run, fan_out)
+        return seek(self.lake.format, os.fspath(source), reading, request)
+
     def split(
         self, table: str, *, dry_run: bool = False, progress: Callable[[str], None] | None = None
     ) -> TableSplit:
@@ -257,7 +286,7 @@ class PatternTables(Shown):
         self,
         settings: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None,
         options: SettingArguments,
-        listener: Listener[FanOutResult],
+        listener: Listener[FanOutResult] | None = None,
     ) -> FanOut:
         """The tables with settings that are the same for all, or a function of a table's name."""
         lake, chosen = self.lake, settings if callable(settings) else lambda _: settings or {}
