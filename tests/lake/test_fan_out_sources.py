@@ -312,6 +312,16 @@ def test_dates_of_a_sheet_are_judged_table_by_table(
             elif any(start <= row < end for row in chosen for start, end in batch):
                 lake.table(f"{space}.{folder}").ingest(files, **settings)
     assert_as_alone(lake, space, list(OF_SHEET))
+    verdict = tables.verify(sorted((tmp_path / "all").iterdir()), exactly=True)
+    assert verdict.ok and {name: of.records for name, of in verdict.verdicts.items() if of.records} == {
+        f"{space}.{name}": len(numbers) for name, numbers in OF_SHEET.items()
+    }  # fmt: skip
+    lost = Workbook()
+    lost.active.append(SHEET[0])
+    lost.active.append(["b", "x", datetime(2026, 3, 2), True])
+    lost.save(tmp_path / "lost.xlsx")
+    (missing,) = tables.verify(tmp_path / "lost.xlsx").verdicts[f"{space}.b"].mismatches
+    assert Path(missing.place).name == "lost.xlsx:2"
 
 
 def test_lists_of_records_inside_documents_are_dealt_record_by_record(

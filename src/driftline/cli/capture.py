@@ -353,14 +353,8 @@ def capture(
     settings = options.settings(scope, into)
     check(source, name)
     if is_pattern(into):
-        must_fit(into, {
-            "--strings": strings, "--verify": verify, "--hints": hints,
-        })  # fmt: skip
-        if resume_from:
-            raise UsageError(
-                f"{into}: --resume-from chooses between a checkpoint and one table, and tables may be of several times",
-                "restore the checkpoint and all tables of the pattern to one time; or pass another --name, and new tables",
-            )
+        must_fit(into, {"--strings": strings, "--verify": verify, "--hints": hints})
+        _must_go_on(into, resume_from)
     else:
         must_fit_tables(max_tables, all_tables=all_tables)
     clients = _clients(scope, kafka_set, registry)
@@ -393,6 +387,15 @@ def capture(
         shown.until_it_ends(query)
     if scope.interrupt.stopping and pause is None:
         raise typer.Exit(EXIT_CODE)
+
+
+def _must_go_on(pattern: str, resume_from: str | None) -> None:
+    """Raise UsageError for a choice that tables of several times do not have."""
+    if resume_from is not None:
+        raise UsageError(
+            f"{pattern}: --resume-from chooses between a checkpoint and one table, and tables may be of several times",
+            "restore the checkpoint and all tables of the pattern to one time; or pass another --name, and new tables",
+        )
 
 
 def seek(

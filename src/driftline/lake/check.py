@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -200,7 +200,7 @@ def checked(
     room, defaults = place_of(table.spark, warehouse), table.defaults() if state.exists else {}
     with (
         told_where(table.spark, room),
-        files_of(data, fmt, room, warehouse, state, partial(read_as, table, state)) as files,
+        files_of(data, fmt, room, warehouse, partial(_lines, state), partial(read_as, table, state)) as files,
     ):
         return compared(contents, files, defaults, exactly=exactly)
 
@@ -219,9 +219,9 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
         if isinstance(source, KafkaJson):
             files = _messages_of(source, planned.settings.row_key, room)
         elif source.format:
-            files = _read(source.format, source.files, source.names, room, state, {})
+            files = _read(source.format, source.files, source.names, room, partial(_lines, state), {})
         else:
-            files = files_of(data, None, room, warehouse, state, lambda _: {})
+            files = files_of(data, None, room, warehouse, partial(_lines, state), lambda _: {})
         verdict = compared(contents, stack.enter_context(files), defaults, exactly=False, is_part=True)
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
@@ -360,19 +360,35 @@ def _live(rows: DataFrame, struct: Struct) -> DataFrame:
     return rows if mark is None else rows.where(f"NOT coalesce({name(mark.name)}, false)")
 
 
+# Writes the rows of a workbook as lines into a file, by the properties with which the table read it.
+SheetLines: TypeAlias = Callable[[str, Path, Mapping[str, str]], None]
+SHEET = "driftline.sheet"
+
+
+def _lines(state: State, file: str, target: Path, read: Mapping[str, str]) -> None:
+    """Write lines as `SheetLines` of a table."""
+    merged = {**state.properties, **read}
+    as_lines(file, target, merged.get(SHEET, ""), CsvDialect.of(merged), keys_of(state))
+
+
+def keys_of(state: State) -> list[str]:
+    """The keys of a table's fields."""
+    return list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
+
+
 @contextmanager
 def files_of(
     data: Data,
     fmt: str | None,
     room: Path | None,
     lake: str | None,
-    state: State | None,
+    write_lines: SheetLines,
     remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
 ) -> Iterator[SourceFiles]:
     """The files to check, outside the ``lake``.
 
-    ``room``: a folder for copies; ``state``: of the table, where they are workbooks; ``remembered``: returns
-    the properties by which the table read files, where it remembers.
+    ``room``: a folder for copies; ``write_lines``: for workbooks; ``remembered``: returns the properties by
+    which the table read files, where it remembers.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:
@@ -383,7 +399,7 @@ def files_of(
     kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
         by_file = remembered([source for source in sources if source not in names])
-        with _read(kind, sources, names, room, state, by_file) as read:
+        with _read(kind, sources, names, room, write_lines, by_file) as read:
             yield read
 
 
@@ -404,20 +420,17 @@ def _read(
     files: Sequence[str],
     names: Mapping[str, str],
     room: Path | None,
-    state: State | None,
+    write_lines: SheetLines,
     by_file: Mapping[str, Mapping[str, str]],
 ) -> Iterator[SourceFiles]:
     """The files as the check reads them: workbooks as lines in copies."""
     if kind != "excel":
         yield SourceFiles(files, kind, names, by_file)
         return
-    assert state is not None
     with folder_in(room) as folder:
         lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(files)}
-        keys = list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
         for target, file in lines.items():
-            merged = {**state.properties, **by_file.get(file, {})}
-            as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged), keys)
+            write_lines(file, Path(target), by_file.get(file, {}))
         yield SourceFiles(
             list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,21 +17,21 @@ from driftline.formats.lakes import Catalog
 from driftline.ingest.pattern import Pattern
 from driftline.ingest.route import named_values
 from driftline.ingest.router import quarantined_alone, tables_of
-from driftline.lake.check import Contents, SourceFiles, compared, files_of, read_as
+from driftline.lake.check import SHEET, Contents, SourceFiles, compared, files_of, keys_of, read_as
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.threads import at_once
-from driftline.sources.files import expand
-from driftline.sources.inputs import Data, paths_or_rows
+from driftline.sources.inputs import Data
 from driftline.sources.spooled import folder_in, place_of, told_where
 from driftline.verify import PatternVerdict, Verdict, dealt_by_table
 from driftline.verify.csv import CsvDialect
+from driftline.verify.files import Read, SourcePlace
 from driftline.verify.routing import OTHER, DealtRecords, LostRecords, TableNames
+from driftline.verify.workbooks import ReadBy, as_dealt_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DEALT = ("json", "csv", "parquet", "avro", "orc")
 _LOADED_AT_ONCE = 4
 
 
@@ -59,24 +59,23 @@ def checked_tables(
     records of which there is no table at all.
     """
     pattern.must_be_of_files()
-    _must_be_dealt(pattern, data, fmt, warehouse)
     names, waiting = tables_of(catalog, pattern), quarantined_alone(catalog, pattern)
     states = at_once(spark, partial(_loaded, catalog, pattern), [*names, *waiting], _LOADED_AT_ONCE)
     loaded = dict(zip([*names, *waiting], states, strict=True))
     # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
     loaded = {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
-    room = place_of(spark, warehouse)
+    room, named = place_of(spark, warehouse), {name: of_name.named for name, of_name in loaded.items()}
+    sheets = _DealtSheets(TableNames(pattern.text, named, {}, catalog.ascii_names), loaded)
     with (
         told_where(spark, room),
-        files_of(data, fmt, room, warehouse, None, lambda _: {}) as files,
+        files_of(data, fmt, room, warehouse, sheets.write, lambda _: {}) as files,
         folder_in(room) as folder,
     ):
-        named = {name: of_name.named for name, of_name in loaded.items()}
-        by_file = _read_by(loaded, files)
+        by_file = _read_by(loaded, files.files, files.names)
         # Files are dealt before a table's own signs count, which a later one may have from the command.
         read = [*by_file.values(), *(table.state.properties for table in loaded.values()), {}]
         signs = list(dict.fromkeys(CsvDialect.of(properties).signs for properties in read))
-        tables = TableNames(pattern.text, named, files.names, catalog.ascii_names, signs)
+        tables = replace(sheets.names, files=files.names, signs=signs, of_lines=sheets.of_lines)
         try:
             records = dealt_by_table(spark, tables, files.files, files.kind, by_file, folder)
         except (Py4JError, PySparkException) as error:
@@ -85,27 +84,56 @@ def checked_tables(
         return _TableChecks(catalog, files, folder, loaded, exactly).verdict(pattern, records)
 
 
-def _must_be_dealt(pattern: Pattern, data: Data, fmt: str | None, warehouse: str | None) -> None:
-    """Raise UsageError for files that are not dealt here."""
-    paths, rows = paths_or_rows(data)
-    kind = "json" if rows is not None else expand(paths, fmt, warehouse)[0]
-    if kind not in _DEALT:
-        raise UsageError(
-            f"{pattern.text}: verify does not deal {kind} so far, whose dates depend on the other rows of a sheet",
-            "verify files of another format that have the same records",
+@dataclass(frozen=True, slots=True)
+class _DealtSheets:
+    """Writes the rows of workbooks as lines, those of each table as it reads them.
+
+    Attributes:
+        names: of the tables.
+        of_lines: gets the tables of each file's lines.
+    """
+
+    names: TableNames
+    loaded: Mapping[str, _Loaded]
+    of_lines: dict[str, Sequence[str]] = field(default_factory=dict)
+
+    def write(self, file: str, target: Path, _: Mapping[str, str]) -> None:
+        """Write lines as `SheetLines`."""
+        (first,) = _read_by(self.loaded, [file], ()).values()
+        braces = [path[0] for path in self.names.paths.values()]
+        self.of_lines[str(target)] = as_dealt_lines(
+            file,
+            target,
+            first.get(SHEET, ""),
+            ReadBy(CsvDialect.of(first), braces),
+            lambda record: self.names.table_of(Read(SourcePlace(file), record)),
+            partial(self._read_by, file),
         )
 
+    def _read_by(self, file: str, name: str) -> ReadBy:
+        """How a table has read a file; an `_other` that is not there has nothing of its own."""
+        if name not in self.loaded:
+            return ReadBy(CsvDialect.of({}), ())
+        table, state, _ = self.loaded[name]
+        read = read_as(table, state, [file]).get(file, {})
+        return ReadBy(CsvDialect.of({**state.properties, **read}), keys_of(state))
 
-def _read_by(loaded: Mapping[str, _Loaded], files: SourceFiles) -> dict[str, Mapping[str, str]]:
-    """The properties by which each file was read: as a table remembers it, or else those of a table."""
+
+def _read_by(
+    loaded: Mapping[str, _Loaded], files: Sequence[str], names: Collection[str]
+) -> dict[str, Mapping[str, str]]:
+    """The properties by which each file was read: as a table remembers it, or else those of a table.
+
+    ``names``: files that are copies, which no table knows.
+    """
     ours = [(of_name.table, of_name.state) for of_name in loaded.values() if of_name.named]
     usual = ours[0][1].properties if ours else {}
     by_file: dict[str, Mapping[str, str]] = {}
     for table, state in ours:
-        unknown = [file for file in files.files if file not in by_file and file not in files.names]
+        unknown = [file for file in files if file not in by_file and file not in names]
         remembered = read_as(table, state, unknown)
         by_file |= {file: {**state.properties, **read} for file, read in remembered.items()}
-    return {file: by_file.get(file, usual) for file in files.files}
+    return {file: by_file.get(file, usual) for file in files}
 
 
 def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:

@@ -242,7 +242,7 @@ class PatternTables(Shown):
         values have no table, or had none when they came.
 
         Args:
-            data: Files of one format but Excel; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of one format; dicts, or rows of pandas, Polars or Arrow.
             format: As for `ingest`.
             exactly: Also check that the tables hold nothing else, so that no record was doubled.
 

@@ -55,6 +55,7 @@ class TableNames:
         tables: those in its namespaces, each with the values that named it; none for one that the pattern did
             not make.
         files: other names for files, by path.
+        of_lines: the tables of a file's lines, where they are known.
         ascii_only: letters and digits of names are those of ASCII.
         signs: those that numbers in cells may have: if a comma is the decimal one, and the one between
             thousands. A record is in the table that it names by the first of them by which there is one.
@@ -65,6 +66,7 @@ class TableNames:
     files: Mapping[str, str] = field(default_factory=dict)
     ascii_only: bool = False
     signs: Sequence[tuple[bool, str]] = ((False, ""),)
+    of_lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def parts(self) -> list[list[tuple[str, str]]]:
@@ -84,6 +86,8 @@ class TableNames:
 
     def table_of(self, read: Read) -> str:
         """The table in which a record should be."""
+        if (of_lines := self.of_lines.get(read.place.file)) is not None:
+            return of_lines[read.place.line - 1]
         tables = [self._table_by(signs, read) for signs in self.signs]
         return next((table for table in tables if not table.endswith(f".{OTHER}")), tables[0])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from posixpath import join, normpath
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 from zipfile import BadZipFile, ZipFile
 
@@ -36,43 +36,128 @@ def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect, keys: Seq
 
     Raises UsageError if there are several sheets and none of this name, DataError for what is no workbook.
     """
-    try:
-        import openpyxl  # noqa: F401  it knows the formats of numbers
-    except ImportError as error:
-        raise SetupError("Excel needs openpyxl to be verified.", "pip install 'driftline[excel]'") from error
-    try:
-        with opened(file) as (packed, _), ZipFile(packed) as archive:
-            book = _Workbook.of(archive)
-            part = _sheet(book.sheets, sheet, file)
-            rows = {} if part is None else dict(book.rows(part))
-    except (BadZipFile, LookupError, StopIteration, ET.ParseError, ValueError) as error:
-        raise DataError(
-            f"{file}: cannot be read as a workbook: {error}", "save it as .xlsx; ingest and verify that"
-        ) from error
-    filled = {n: cells for n, cells in rows.items() if any(map(_is_filled, cells.values()))}
-    used = [place for cells in filled.values() for place, cell in cells.items() if _is_filled(cell)]
-    places = range(min(used, default=0), max(used, default=-1) + 1)
-    first = min((n for n in filled if n >= int(dialect.skip_lines or 0)), default=0)
-    head = [[_shown(rows.get(n, {}).get(i)) for i in places] for n in range(first, first + _HEAD)]
-    names, begin = _names(head, dialect) if filled else ([], 0)
-    names = in_case_of(names, keys, dialect)
-    nulls = dialect.null_texts
-    moments = {
-        i
-        for cells in rows.values()
-        for i, cell in cells.items()
-        if isinstance(cell, datetime) and cell.time() != time()
-    }
+    rows = _SheetRows.read(file, sheet, dialect)
+    names, moments = in_case_of(rows.names, keys, dialect), rows.moments(rows.cells)
+    _write(target, {n: rows.record(n, names, moments, dialect) for n in rows.cells})
+
+
+class ReadBy(NamedTuple):
+    """How a table reads the rows of a sheet: as `as_lines` takes it."""
+
+    dialect: CsvDialect
+    keys: Sequence[str]
+
+
+def as_dealt_lines(
+    file: str,
+    target: Path,
+    sheet: str,
+    first: ReadBy,
+    table_of: Callable[[dict[str, Any]], str],
+    read_by: Callable[[str], ReadBy],
+) -> list[str]:
+    """Write the rows of a sheet as `as_lines`, each as its table reads it, whose rows tell what a date is.
+
+    Args:
+        file: the workbook.
+        target: gets the lines.
+        sheet: its name.
+        first: how rows are read to learn their table.
+        table_of: the table of a record.
+        read_by: how a table reads them.
+
+    Returns:
+        The table of each line; an empty text for one that has no record.
+    """
+    rows = _SheetRows.read(file, sheet, first.dialect)
+    names, moments = in_case_of(rows.names, first.keys, first.dialect), rows.moments(rows.cells)
+    numbers: dict[str, list[int]] = {}
+    for n in rows.cells:
+        numbers.setdefault(table_of(rows.record(n, names, moments, first.dialect)), []).append(n)
+    records: dict[int, dict[str, Any]] = {}
+    tables = [""] * (max(rows.cells, default=-1) + 1)
+    for table, of_table in numbers.items():
+        dialect, keys = read_by(table)
+        names, moments = in_case_of(rows.names, keys, dialect), rows.moments(of_table)
+        for n in of_table:
+            tables[n], records[n] = table, rows.record(n, names, moments, dialect)
+    _write(target, records)
+    return tables
+
+
+def _write(target: Path, records: Mapping[int, dict[str, Any]]) -> None:
+    """Write records as lines with their numbers, from 0; other lines are empty."""
     with target.open("w", encoding="utf-8") as lines:
-        for n in range(max(filled, default=-1) + 1):
-            if n in filled and n >= first + begin:
-                cells = [filled[n].get(i) for i in places]
-                values = [
-                    None if _shown(cell) in nulls else _value(cell, i in moments)
-                    for i, cell in zip(places, cells, strict=True)
-                ]
-                lines.write(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False))
-            lines.write("\n")
+        for n in range(max(records, default=-1) + 1):
+            lines.write(f"{json.dumps(records[n], ensure_ascii=False)}\n" if n in records else "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _SheetRows:
+    """The rows of a sheet that are records.
+
+    Attributes:
+        names: of the columns.
+        cells: by the number of the row, from 0.
+        above: the columns with a time of day in other rows.
+    """
+
+    names: Sequence[str]
+    cells: Mapping[int, Sequence[Any]]
+    above: frozenset[int]
+
+    @classmethod
+    def read(cls, file: str, sheet: str, dialect: CsvDialect) -> _SheetRows:
+        """Read a sheet, as `as_lines` does."""
+        try:
+            import openpyxl  # noqa: F401  it knows the formats of numbers
+        except ImportError as error:
+            raise SetupError(
+                "Excel needs openpyxl to be verified.", "pip install 'driftline[excel]'"
+            ) from error
+        try:
+            with opened(file) as (packed, _), ZipFile(packed) as archive:
+                book = _Workbook.of(archive)
+                part = _sheet(book.sheets, sheet, file)
+                rows = {} if part is None else dict(book.rows(part))
+        except (BadZipFile, LookupError, StopIteration, ET.ParseError, ValueError) as error:
+            raise DataError(
+                f"{file}: cannot be read as a workbook: {error}", "save it as .xlsx; ingest and verify that"
+            ) from error
+        filled = {n: cells for n, cells in rows.items() if any(map(_is_filled, cells.values()))}
+        used = [place for cells in filled.values() for place, cell in cells.items() if _is_filled(cell)]
+        places = range(min(used, default=0), max(used, default=-1) + 1)
+        first = min((n for n in filled if n >= int(dialect.skip_lines or 0)), default=0)
+        head = [[_shown(rows.get(n, {}).get(i)) for i in places] for n in range(first, first + _HEAD)]
+        names, begin = _names(head, dialect) if filled else ([], 0)
+        in_places = {n: [cells.get(i) for i in places] for n, cells in rows.items()}
+        is_record = {n for n in filled if n >= first + begin}
+        above = _moments(cells for n, cells in in_places.items() if n not in is_record)
+        return cls(names, {n: in_places[n] for n in sorted(is_record)}, above)
+
+    def moments(self, numbers: Iterable[int]) -> frozenset[int]:
+        """The columns in which a bare date of these rows is midnight, as a row has a time of day."""
+        return self.above | _moments(self.cells[n] for n in numbers)
+
+    def record(
+        self, number: int, names: Sequence[str], moments: frozenset[int], dialect: CsvDialect
+    ) -> dict[str, Any]:
+        """A row as a record."""
+        values = [
+            None if _shown(cell) in dialect.null_texts else _value(cell, i in moments)
+            for i, cell in enumerate(self.cells[number])
+        ]
+        return dict(zip(names, values, strict=True))
+
+
+def _moments(rows: Iterable[Sequence[Any]]) -> frozenset[int]:
+    """The columns with a time of day."""
+    return frozenset(
+        i
+        for row in rows
+        for i, cell in enumerate(row)
+        if isinstance(cell, datetime) and cell.time() != time()
+    )
 
 
 def _sheet(parts: Mapping[str, str], name: str, file: str) -> str | None:
