@@ -304,13 +304,13 @@ class Checkpoint:
         that. Empty if there are none.
         """
         note = dict(self._known.get("settled", {}))
-        at, number = note.pop("at", None), note.pop("of_number", None)
-        if at == (last.digest if last else None):
+        digest, number = note.pop("at", None), note.pop("of_number", None)
+        if digest == (last.digest if last else None):
             return note
         if last is None or number != (by_number := last.number_alone.digest):
             return {}
         # One of the two does not know the contents, as the table could not be loaded.
-        return note if at == by_number or last == last.number_alone else {}
+        return note if digest == by_number or last == last.number_alone else {}
 
     def settle(self, last: Captured | None, number: int, contents: Mapping[str, Any]) -> None:
         """Note that batches up to this one are settled, as `settled` returns it."""

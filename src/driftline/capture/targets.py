@@ -305,9 +305,9 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
 def must_be_whole(resumption: Resumption) -> None:
     """Raise DataError for a micro-batch that some tables of a pattern may have, and others not."""
     checkpoint, settled = resumption.checkpoint, resumption.checkpoint.settled(resumption.last)
-    whole = [entry.epoch for entry in checkpoint.tables.values()]
-    whole += [checkpoint.epoch_of(settled["number"])] if settled else []
-    if checkpoint.last_assigned > max(whole, default=-1):
+    epochs = [entry.epoch for entry in checkpoint.tables.values()]
+    epochs += [checkpoint.epoch_of(settled["number"])] if settled else []
+    if checkpoint.last_assigned > max(epochs, default=-1):
         raise DataError(
             f"capture {resumption.name} was broken off in batch {checkpoint.last_assigned}, which some tables may have",
             "start the capture first: it brings the others what they lack of it",

@@ -132,8 +132,8 @@ class _SheetRows:
         names, begin = _names(head, dialect) if filled else ([], 0)
         in_places = {n: [cells.get(i) for i in places] for n, cells in rows.items()}
         is_record = {n for n in filled if n >= first + begin}
-        above = _moments(cells for n, cells in in_places.items() if n not in is_record)
-        return cls(names, {n: in_places[n] for n in sorted(is_record)}, above)
+        outside = _moments(cells for n, cells in in_places.items() if n not in is_record)
+        return cls(names, {n: in_places[n] for n in sorted(is_record)}, outside)
 
     def moments(self, numbers: Iterable[int]) -> frozenset[int]:
         """The columns in which a bare date of these rows is midnight, as a row has a time of day."""
