@@ -111,7 +111,7 @@ class _DealtSheets:
         )
 
     def _read_by(self, file: str, name: str) -> ReadBy:
-        """How a table has read a file; an `_other` that is not there has nothing of its own."""
+        """The reading of a file by a table; an `_other` that is not there has nothing of its own."""
         if name not in self.loaded:
             return ReadBy(CsvDialect.of({}), ())
         table, state, _ = self.loaded[name]

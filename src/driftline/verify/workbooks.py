@@ -42,7 +42,7 @@ def as_lines(file: str, target: Path, sheet: str, dialect: CsvDialect, keys: Seq
 
 
 class ReadBy(NamedTuple):
-    """How a table reads the rows of a sheet: as `as_lines` takes it."""
+    """The reading of a sheet by a table, as `as_lines` takes it."""
 
     dialect: CsvDialect
     keys: Sequence[str]
