@@ -27,6 +27,7 @@ OTHERS = {
     "formats.iceberg.row_delta: update.deleteFile",
     "formats.iceberg.taking_out: delete.deleteFile",
     "keys.filling: result.delete",  # a row
+    "operations.replay: quarantined.delete",  # its rows
     "quarantine.table: quarantine.delete",
     "quarantine.table: self.table.delete",
     "readers.csv.cut: np.delete",

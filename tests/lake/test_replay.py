@@ -311,3 +311,32 @@ def test_records_that_are_refused_again_before_there_is_a_table_wait_once(
     assert table.replay(settings={"expect": {"n": "n >= -1 else quarantine"}}).written == 1
     assert table.quarantine().waiting == 1
     assert table.verify(file, exactly=True).ok
+
+
+def test_records_of_a_replay_that_is_undone_wait_again_each_once(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 1, "n": 5}\n{"id": 2, "n": -2}\n{"id": 3, "n": -2, "m": -3}\n')
+    expect = {"n": "n >= 0 else quarantine", "m": "m >= 0 else quarantine"}
+    table.ingest(file, key="id", expect={"n": expect["n"]})
+    for _ in range(2):
+        again = table.replay(settings={"expect": expect | {"n": ""}})
+        assert (again.written, again.back) == (1, 1)
+        assert [row["id"] for row in rows(table)] == [1, 2]
+        assert table.undo(yes=True).batch is not None
+        assert [row["id"] for row in rows(table)] == [1]
+        assert (table.quarantine().waiting, table.quarantine().replayed) == (2, 0)
+        assert table.verify(file, exactly=True).ok
+
+
+@pytest.mark.nightly
+def test_an_undo_of_a_replay_that_dies_behind_its_commit_loses_no_record(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 1, "n": 5}\n{"id": 2, "n": -2}\n')
+    table.ingest(file, key="id", expect={"n": "n >= 0 else quarantine"})
+    table.replay(settings={"expect": {"n": ""}})
+    monkeypatch.setattr(replay.Replayed, "wait_once", lambda _: None)
+    table.undo(yes=True)
+    assert (table.quarantine().waiting, table.replay().written) == (1, 1)
+    assert table.verify(file, exactly=True).ok

@@ -7,8 +7,8 @@ each record is taken once, even if a replay dies, and waiting records can be dis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from driftline.core.history.batch_properties import BatchIsInError
 from driftline.core.schema.types import name_text
 from driftline.core.support import as_json
-from driftline.errors import DataError, UsageError, no_table
+from driftline.errors import DataError, DriftlineError, UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Retry, is_conflict
 from driftline.ingest.attempts import Options, ingest
@@ -26,7 +26,7 @@ from driftline.ingest.result import Result, ResultJson
 from driftline.operations.listing import Quarantine, by_spark
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, quarantined
-from driftline.quarantine.replays import DISCARDED, IS_DISCARDED, REPLAY, replay_token, waits
+from driftline.quarantine.replays import DISCARDED, IS_DISCARDED, REPLAY, is_replay, replay_token, waits
 from driftline.quarantine.table import Staged
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
@@ -196,6 +196,43 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
 
     retry = Retry(quarantine.of(table).name, progress)
     return retry.run(attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The last replay that a table has, which is to be taken back."""
+
+    pending: Pending
+    batch: str
+
+    @classmethod
+    def of(cls, table: CatalogTable, batch: str) -> Replayed | None:
+        """The replay that made this batch; None if another replay was later, or none made it."""
+        if not is_replay(batch) or (pending := Pending.of(table)) is None:
+            return None
+        is_last = replay_token(pending.state, pending.reached).batch == batch
+        return cls(pending, batch) if is_last else None
+
+    @property
+    def before(self) -> Mapping[str, str]:
+        """The property of a table that has the replays before: by it the records of this one wait again."""
+        return replay_token(self.pending.state, self.pending.reached - 1).properties
+
+    def wait_once(self) -> None:
+        """Have each record wait once, for a replay of another number, once the table has `before`.
+
+        Until then, or where the process dies first, the replay is one that died: the next one ends it.
+        """
+        quarantined = self.pending.table
+        with suppress(DriftlineError):
+            # Those that were refused again, which wait as they came, too.
+            quarantined.delete("batch", self.batch)
+            retry, number = Retry(quarantined.name), self.pending.reached
+            retry.run(lambda: self._renumber(f"{REPLAY} = {number}", retry))
+
+    def _renumber(self, chosen: str, retry: Retry) -> None:
+        now = replace(self.pending, state=self.pending.table.load())
+        now.assign_replay(chosen, lambda last: f"{last + 1}L", retry)
 
 
 _LISTED = 5  # sources

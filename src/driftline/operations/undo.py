@@ -33,6 +33,7 @@ from driftline.formats.commit import Retry, check_branches
 from driftline.operations import history
 from driftline.operations.keyed import check_definition, check_remembered
 from driftline.operations.rekeying import check_restored
+from driftline.operations.replay import Replayed
 from driftline.operations.value_counts import ColumnCounter, ValueCount, count_values
 from driftline.runtime.shown import Shown
 
@@ -188,9 +189,13 @@ def _without(
             f"{counted(batch.removed, 'row')}",
             "pass --yes to do it; ingest its source again to reverse that",
         )
+    replayed = Replayed.of(table, batch.id)
     properties = without_batch(plan.after.properties, batch.id)
+    properties |= {} if replayed is None else replayed.before
     draft = alteration.revert(batch, replace(plan.after, properties=properties), of_undo(change, batch.id))
     draft.commit()
+    if replayed is not None:
+        replayed.wait_once()
     after = draft.definition
     changes, layout = diff(now.schema, after.schema), tuple(_layout(now, after))
     return Undone(table.name, change, changes, (), (), plan.stays, layout, after.schema.id, batch)
