@@ -6,6 +6,7 @@ BENCH := bench/.venv/installed
 DUCKDB := bench/.duckdb/installed
 READERS := bench/.readers/installed
 CATALOGS := bench/.catalogs/installed
+EXPECT := bench/.expect/installed
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
@@ -200,8 +201,8 @@ bench-many: $(INSTALLED) ## webhooks into 58 tables next to one, small batches i
 bench-compact: $(INSTALLED) ## a capture that compacts behind its batches next to one that does not, and a compaction next to Spark's (ARGS="--batches 100")
 	@$(PY) bench/compact.py $(ARGS)
 
-bench-expect: $(INSTALLED) ## five expectations of a million events, with them and without in turns, next to Spark's SQL (ARGS="--records 200000")
-	@$(PY) bench/expect.py $(ARGS)
+bench-expect: $(INSTALLED) $(EXPECT) ## five expectations of a million events, with them and without in turns, next to Spark's SQL and Great Expectations (ARGS="--records 200000")
+	@$(PY) bench/expect.py --with bench/.expect/bin/python $(ARGS)
 
 bench-startup: $(INSTALLED) $(BENCH) ## commands from the shell, next to plain PySpark and pyiceberg
 	@$(PY) bench/startup.py $(ARGS)
@@ -236,7 +237,7 @@ lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove what was made here
-	rm -rf .venv bench/.venv bench/.duckdb bench/.readers bench/.catalogs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv bench/.venv bench/.duckdb bench/.readers bench/.catalogs bench/.expect build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.txt pyproject.toml
@@ -268,7 +269,8 @@ $(BENCH): bench/requirements.txt
 $(DUCKDB): bench/requirements-duckdb.txt
 $(READERS): bench/requirements-readers.txt
 $(CATALOGS): bench/requirements-catalogs.txt
-$(BENCH) $(DUCKDB) $(READERS) $(CATALOGS):
+$(EXPECT): bench/requirements-expect.txt
+$(BENCH) $(DUCKDB) $(READERS) $(CATALOGS) $(EXPECT):
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing what is compared with into $(@D)"
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

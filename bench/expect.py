@@ -1,10 +1,11 @@
 """The cost of expectations and of an audit: the same events with five expectations, with an audit that verifies them, and
-with neither, in turns, next to the same expectations in Spark's SQL.
+with neither, in turns, next to the same expectations in Spark's SQL, and in Great Expectations on Spark.
 
-    python bench/expect.py [--records 1000000] [--rounds 3] [--bad 0.01]
+    python bench/expect.py [--records 1000000] [--rounds 3] [--bad 0.01] [--with PYTHON]
 
 One event in a hundred has a bad price, or another share of them. Spark reads the lines with a schema, which driftline finds, and writes the events
-that are as expected into one Iceberg table and the others into another.
+that are as expected into one Iceberg table and the others into another. Great Expectations, in the environment of PYTHON, only
+counts, over the same schema.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import random
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -65,11 +67,35 @@ def in_spark(lake: Lake, folder: Path, table: str) -> None:
     events.where(~asked).writeTo(f"{lake.catalog}.{table}_aside").create()
 
 
+class GreatExpectations:
+    """A process of another environment that validates the events each time it is asked."""
+
+    def __init__(self, python: str, folder: Path, cores: int) -> None:
+        command = [python, str(Path(__file__).with_name("expect_gx.py")), str(folder), SCHEMA, str(cores)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._answer()
+
+    def validate(self) -> int:
+        """Count the values that are not as expected."""
+        assert self._process.stdin is not None
+        print("validate", file=self._process.stdin, flush=True)
+        return int(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise SystemExit(f"{self._process.args}: ended without an answer")
+        return line
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bad", type=float, default=0.01)
+    parser.add_argument("--with", dest="python", help="that of an environment with Great Expectations")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -82,6 +108,10 @@ def main() -> None:
             "audited": lambda table: lake.table(table).ingest(paths, audit=True, verify=True),
             "Spark's SQL": lambda table: in_spark(lake, folder / "events", table),
         }
+        if args.python:
+            cores = lake.spark.sparkContext.defaultParallelism
+            others = GreatExpectations(args.python, folder / "events", cores)
+            ways["GX, counts"] = lambda _: others.validate()
         took: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
         tree = psutil.Process()
         for turn in range(args.rounds + 1):  # the first one warms up
