@@ -61,7 +61,7 @@ MARKED = {"lake", "system"}
 
 
 # Files of few and long tests, which begin first: of two processes, none waits for the other's last file.
-LONG = ("test_capture_faults.py", "test_docs.py", "test_real_data.py")
+LONG = ("test_capture_faults.py", "test_pattern_deaths.py", "test_docs.py", "test_real_data.py")
 
 
 # Tests that need one of these start a server or a browser.

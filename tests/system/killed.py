@@ -3,8 +3,8 @@
 A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table
 or pattern of tables, name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
 snapshots but the last, of Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
-the stores of the first one. Without `die` they go to their end, and the answer is what is there then, and which files were left
-by what died, and are deleted.
+the stores of the first one. Without `die` they go to their end, and the answer is what is there then, whole where the table is a
+pattern or `whole` is said, and which files were left by what died, and are deleted.
 
 Once each capture is where it is to die, `kill` ends the whole process group, Python and Java, by SIGKILL. Without it the lakes
 are copied at that moment: what is on the disk is what a kill leaves. The captures then end by an error, and the copies take the
@@ -19,11 +19,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 from driftline import Lake
-from driftline.core.schema.naming import is_pattern
+from driftline.core.schema.naming import QUARANTINE, is_pattern
+from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.runtime import duckdb
 from driftline.runtime.stores import configure
 
@@ -39,7 +41,14 @@ def main() -> None:
     os.dup2(2, 1)  # whatever else is printed is no answer
     for number, line in enumerate(sys.stdin):
         told = json.loads(line)
-        print(json.dumps(started(told["captures"], number, kill=told["kill"])), file=answers, flush=True)
+        with nullcontext() if told["kill"] else one_by_one():
+            answer = started(told["captures"], number, kill=told["kill"])
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def one_by_one() -> AbstractContextManager[object]:
+    """Have the tables of a pattern commit one by one: none commits while the lakes are copied."""
+    return patch.object(IcebergCatalog, "commits_at_once", 1)  # those of a DuckLake do
 
 
 def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
@@ -124,13 +133,14 @@ def copy_of(place: Path) -> Path:
 
 
 def found(one: dict, lake: Lake) -> dict:
+    if one.get("whole"):
+        names = [name for name in tables(one) if lake.format.table(name).load().exists]
+        return {"tables": {name: whole(lake, name) for name in names}}
     left = [orphan.path for orphan in lake.clean(0)]
     if is_pattern(one["table"]):
-        rows = {
-            name: sorted(map(str, lake.sql(f"select * from {name}").collect()))
-            for name in lake.format.tables()
-        }
-        return {"rows": rows, "left": left}
+        namespace = one["table"].partition(".")[0]
+        names = [name for name in lake.format.tables() if name.startswith(f"{namespace}.")]
+        return {"tables": {name: whole(lake, name) for name in names}, "left": left}
     table, kept = tables(one)
     rows = lake.sql(f"select * from {table}")
     columns = [f"count({column}) as {column}" for column in rows.columns]
@@ -138,6 +148,14 @@ def found(one: dict, lake: Lake) -> dict:
     (bad,) = lake.sql(f"select count(1) as rows, count(distinct raw) as records from {kept}").collect()
     numbers = sorted(row.n for row in rows.select("n").collect()) if "n" in rows.columns else []
     return {"table": counts.asDict(), "n": numbers, "quarantine": bad.asDict(), "left": left}
+
+
+def whole(lake: Lake, name: str) -> list[str]:
+    """The columns of a table in their order, with their types, then its rows; of a quarantine what was rejected, and why."""
+    table = lake.table(name)
+    if name.endswith(QUARANTINE):
+        return sorted(map(str, table.read().select("raw", "reason", "path").collect()))
+    return [*str(table.schema()).split("\n")[1:], *sorted(map(str, table.read().collect()))]
 
 
 def tidy(lake: Lake, name: str) -> None:

@@ -227,36 +227,3 @@ def test_files_topics_and_changes_by_key(tmp_path: Path, kafka: Kafka, lakehouse
         )
     assert found["left"]
     assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])
-
-
-KINDS = 9
-
-
-def of_kinds(number: int) -> list[str]:
-    """Records of many kinds, each of which gets a column, and one text that is no record."""
-    records = [{"kind": f"k{i}", "id": number, f"c{number}": "x" if number == 2 else i} for i in range(KINDS)]
-    return [*map(json.dumps, records), f"broken {number}"]
-
-
-def test_tables_of_a_pattern_that_die_between_their_commits_each_have_their_records_once(
-    tmp_path: Path,
-) -> None:
-    told: dict[str, Any] = {
-        "lake": str(tmp_path / "lake"),
-        "source": str(tmp_path / "in"),
-        "table": "kinds.{kind}",
-        "name": "kinds",
-        "options": {"max_files": 1},
-    }
-    (tmp_path / "in").mkdir()
-    with answering(Path(__file__).with_name("killed.py")) as starts:
-        for number, die in enumerate([("committing", 3), ("committed", 5), ("committing", 8)]):
-            (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(of_kinds(number)))
-            assert starts.dies({"captures": [{**told, "die": die}], "kill": True}) == -signal.SIGKILL
-        undisturbed = {**told, "lake": str(tmp_path / "undisturbed")}
-        found, expected = starts.ask({"captures": [told, undisturbed], "kill": False})
-    rejects = "kinds._other__quarantine"
-    assert sorted(found["rows"]) == [rejects, *(f"kinds.k{kind}" for kind in range(KINDS))]
-    assert len(found["rows"].pop(rejects)) == len(expected["rows"].pop(rejects)) == 3
-    assert found["rows"] == expected["rows"]
-    assert all(len(rows) == 3 for rows in found["rows"].values())
