@@ -126,6 +126,7 @@ def test_a_condition_is_what_sql_says(text: str, expected: list[bool | None]) ->
         ("op =", r"'op =' is not a condition: something is missing at '=' \(column 4\)"),
         ("op = d", "d stands where a value should: a text in single quotes, a number, true or false"),
         ("op = 'd", r"is not a condition: a quote or a backtick is open \(column 6\)"),
+        ("when is null", r"unexpected token at 'when' \(column 1\); in backticks it is a field"),
         ("op = 'd' x", r"unexpected token at 'x' \(column 10\)"),
         ("op = 'd'\nand n m", r"unexpected token at 'm' \(column 16\)"),
         ("op in 'd'", "op IN 'd' is not understood"),

@@ -65,6 +65,17 @@ def test_replan_shows_what_one_batch_of_rows_rest_and_quarantine_would_make(
     assert "5 fields would have other columns, had 3 rows and 1 record in quarantine" in repr(found)
 
 
+def test_replan_leaves_out_records_that_an_expectation_of_today_would_set_aside(
+    lake: Lake, table_name: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "n": 1}, {"id": 2, "n": -1, "m": "x"}], expect={"n": "n >= 0 else quarantine"})
+    found = table.replan()
+    assert (found.fields, found.quarantined) == ((), 1)
+    lake.alter(f"ALTER TABLE {table_name} UNSET TBLPROPERTIES ('driftline.expect.n')")
+    assert planned(table.replan()) == {"m": ([], ["m string"])}
+
+
 def test_replan_of_one_batch_finds_nothing(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"a": 1, "b": ["x", 2]}, {"a": "z", "c": {"d": 2.5}}, {"a": "2026-01-01T00:00:00Z"}])

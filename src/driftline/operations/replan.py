@@ -39,6 +39,7 @@ from driftline.core.planning.own_columns import field_of, keys_of, rest_column
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Schema, Struct, dotted, mark_unwritable
+from driftline.core.settings.condition import Expectation
 from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.table import TableSettings
@@ -54,6 +55,7 @@ from driftline.operations.split_columns import Counts, ValueCounter, counted_val
 from driftline.quarantine.pending import Pending, quarantined
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
+from driftline.readers.task import AdmissionTerms
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import FILES, LOOK, configured
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
@@ -322,7 +324,7 @@ class _ReplanRun:
     ) -> Plan:
         self.progress("observing")
         request = ScanRequest(before, settings)
-        scan = _ReplanScan(request, request.terms, frames)
+        scan = _ReplanScan(request, request.terms, frames, self.settings.expect)
         return accepted(scan, RecentBatches(), self.progress)[1]
 
     @property
@@ -440,16 +442,24 @@ class _ReplanScan(BatchScan):
 
     Attributes:
         frames: each with the reader of its texts.
+        expect: what is expected of quarantined records; rows are in the table, whatever they meet.
     """
 
     frames: Sequence[tuple[DataFrame, Texts]]
+    expect: Sequence[Expectation] = ()
 
     def _guess(self, last: Observation | None) -> Observed | None:
         return None
 
     def _tasks(self, conversion: JsonRows | None) -> FrameTasks:
-        readers = (TextReader(self._judged(texts), self.terms) for _, texts in self.frames)
+        readers = (TextReader(self._judged(texts), self._terms_of(texts)) for _, texts in self.frames)
         return FrameTasks([(frame, reader) for (frame, _), reader in zip(self.frames, readers, strict=True)])
+
+    def _terms_of(self, texts: Texts) -> AdmissionTerms:
+        if isinstance(texts, _RecordsOfRows):
+            return self.terms
+        aside = tuple(expectation for expectation in self.expect if expectation.action == "quarantine")
+        return replace(self.terms, settings=replace(self.terms.settings, expect=aside))
 
     def _judged(self, texts: Texts) -> Texts:
         """The texts; where records are refused one by one, those of all rows."""

@@ -110,7 +110,17 @@ def _said(error: SqlglotError, text: str) -> str:
     # It counts to the end of the word, within its line.
     lines = text.split("\n")[: first["line"] - 1]
     start = sum(len(line) + 1 for line in lines) + first["col"] - len(word)
-    return f"{reason.rstrip('.').lower()} at {word!r}{_at(start)}"
+    quoted = f"{text[:start]}`{word}`{text[start + len(word) :]}"
+    way_out = "; in backticks it is a field" if word.isidentifier() and _is_condition(quoted) else ""
+    return f"{reason.rstrip('.').lower()} at {word!r}{_at(start)}{way_out}"
+
+
+def _is_condition(text: str) -> bool:
+    try:
+        _condition(parse_one(text, dialect=SparkTexts, into=exp.Condition))
+    except (SqlglotError, ValueError):
+        return False
+    return True
 
 
 def _at(start: int | None) -> str:
