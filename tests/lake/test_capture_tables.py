@@ -377,6 +377,18 @@ def test_what_a_file_grew_by_is_dealt_and_nothing_of_it_twice(captured: Captured
     assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 4
 
 
+def test_a_capture_verifies_the_share_of_each_table(captured: Captured) -> None:
+    for _ in range(2):
+        captured.put()
+    for ended in captured.start(audit=True, verify=True, max_files=1):
+        assert [(result.audit, result.rows_read) for result in ended.results] == [
+            ((), 2),
+            *[((), 1)] * 3,
+            ((), 2),
+        ]
+    assert captured.batches == 2
+
+
 def test_a_micro_batch_that_brings_nothing_is_settled(captured: Captured) -> None:
     captured.put()
     captured.start()

@@ -327,6 +327,38 @@ def test_audit_of_many_tables_keeps_nothing_of_any_if_one_fails(
     assert tables.ingest(file, audit=True, fail_on="map", at_most=1).rows_written == 2
 
 
+def test_audit_verifies_the_share_of_each_table_before_the_first_one_commits(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    tables, verified = lake.fan_out(f"{space}.{{event}}"), {"audit": True, "verify": True}
+    result = tables.ingest(write(tmp_path / "a.jsonl", RECORDS), **verified)
+    assert (result.rows_written, result.rows_quarantined) == (6, 2)
+    assert tables.ingest([{"event": "push", "size": "3"}, {"event": "fork"}], **verified).rows_written == 2
+    file = write(tmp_path / "b.jsonl", ['{"event": "push", "size": 4}', '{"event": "ping"}'])
+    before = lake.table(f"{space}.push").format.load()
+
+    def changes(phase: str) -> None:
+        """Records come into the file after it was dealt, and before it is checked."""
+        if phase == "auditing":
+            write(
+                file,
+                [
+                    '{"event": "push", "size": 4}',
+                    '{"event": "ping"}',
+                    '{"event": "ping", "n": 7}',
+                    '{"n": 1}',
+                ],
+            )
+
+    with pytest.raises(FanOutAuditError, match="3 verify in 2 tables") as failed:
+        tables.ingest(file, **verified, progress=changes)
+    hint = str(failed.value.hint)
+    assert "b.jsonl:3" in hint and "1 record of the batch in no table" in hint
+    assert lake.table(f"{space}.push").format.load() == before
+    with pytest.raises(UsageError, match="cannot be verified alone"):
+        lake.fan_out(f"{space}_keyed.{{event}}").ingest(file, **verified, key="event", merge="patch")
+
+
 def test_a_batch_is_told_once_with_all_tables_and_each_change_in_a_notice(
     lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -353,7 +353,7 @@ def capture(
     settings = options.settings(scope, into)
     check(source, name)
     if is_pattern(into):
-        must_fit(into, {"--strings": strings, "--verify": verify, "--hints": hints})
+        must_fit(into, {"--strings": strings, "--hints": hints})
         _must_go_on(into, resume_from)
     else:
         must_fit_tables(max_tables, all_tables=all_tables)
@@ -371,7 +371,7 @@ def capture(
             value_format=value_format, registry=clients.registry, kafka_metadata=kafka_metadata,
             max_records=max_records, skip_lost=skip_lost,
             settings=lambda table: options.settings(scope, table),
-            audit=audit, fail_on=fail_on or (), at_most=at_most, on_audit=on_audit,
+            audit=audit, fail_on=fail_on or (), at_most=at_most, verify=verify, on_audit=on_audit,
             progress=shown.phase, on_batch=shown.batches.put, on_change=on_change,
         )  # fmt: skip
     else:

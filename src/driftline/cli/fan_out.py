@@ -25,9 +25,10 @@ class AuditArguments(TypedDict):
     audit: bool
     fail_on: Sequence[str]
     at_most: int | None
+    verify: bool
 
 
-NO_AUDIT: AuditArguments = {"audit": False, "fail_on": (), "at_most": None}
+NO_AUDIT: AuditArguments = {"audit": False, "fail_on": (), "at_most": None, "verify": False}
 
 
 def fan_out(

@@ -76,14 +76,14 @@ def ingest(
 
     if is_pattern(into):
         must_fit(into, {
-            "--strings": strings, "--verify": verify, "--hints": hints,
+            "--strings": strings, "--hints": hints,
         })  # fmt: skip
         fan_out(
             context.obj, sources, into, options, per_file=batch_per_file, format_=format, max_tables=max_tables, all_tables=all_tables,
             dry_run=dry_run, again=again, keep=not no_keep, output=Output.json if json else Output.text,
             on_change=on_change,
             counted=None if dry_run else metrics(into, file=metrics_file),
-            audited={"audit": audit, "fail_on": fail_on or (), "at_most": at_most},
+            audited={"audit": audit, "fail_on": fail_on or (), "at_most": at_most, "verify": verify},
         )  # fmt: skip
         return
     must_fit_tables(max_tables, all_tables=all_tables)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
@@ -19,6 +20,7 @@ from driftline.core.settings.properties import as_properties, creation, of_one_b
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Progress, Retry, is_conflict
+from driftline.formats.lakes import Catalog
 from driftline.ingest.batch import (
     AGAIN,
     BatchRequest,
@@ -27,6 +29,7 @@ from driftline.ingest.batch import (
     RecentBatches,
     notify_listener,
 )
+from driftline.ingest.pattern import Pattern
 from driftline.ingest.pipeline import BatchRun, Misread, Prepared
 from driftline.ingest.result import AuditError, Result, Violation
 from driftline.ingest.splitting import advice
@@ -43,6 +46,26 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class DealtShares:
+    """The shares of a source that the tables of a pattern are to get.
+
+    Attributes:
+        prepared: their batches.
+        elsewhere: tables that have their share, or whose share waits.
+    """
+
+    catalog: Catalog
+    pattern: Pattern
+    source: Source
+    prepared: Sequence[Prepared]
+    elsewhere: Collection[str]
+
+
+Check: TypeAlias = Callable[[Prepared], Sequence[Violation]]
+ShareChecks: TypeAlias = Callable[[DealtShares], AbstractContextManager[Check]]
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """The checks that a batch has to pass between its writing and its commit.
 
@@ -50,11 +73,13 @@ class Audit:
         checks: each returns what it finds wrong with the prepared batch.
         on_failure: the fate of a batch that fails: an `AuditError`, or its records wait whole in quarantine.
         precheck: raises UsageError, before anything is read, if a check cannot be made for the table.
+        of_shares: opens a further check, of what the tables of a pattern get of a source; None without one.
     """
 
-    checks: Sequence[Callable[[Prepared], Sequence[Violation]]] = ()
+    checks: Sequence[Check] = ()
     on_failure: OnAudit = "stop"
     precheck: Callable[[BatchRun], None] = lambda _: None
+    of_shares: ShareChecks | None = None
 
     def violations(self, prepared: Prepared) -> tuple[Violation, ...]:
         """Make the checks; after an error, what is prepared is taken back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict, TypeVar
 
@@ -22,7 +22,7 @@ from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
 from driftline.ingest import attempts
 from driftline.ingest.assignment import MAX_TABLES, Assignment
-from driftline.ingest.attempts import UNKNOWN, Options, PreparedBatch
+from driftline.ingest.attempts import UNKNOWN, DealtShares, Options, PreparedBatch
 from driftline.ingest.batch import FileFingerprints, Listener, RecentBatches
 from driftline.ingest.deal import Share, SpoolSlice
 from driftline.ingest.dealt import Dealable, Spool, dealable, spooled
@@ -339,9 +339,9 @@ class FanOut:
                 return to, ready
             return None
 
-        with abandoned(prepared):
+        with abandoned(prepared), ExitStack() as stack:
             in_order = [written for written in batch.at_once(prepare, destinations) if written is not None]
-            batch.audit([ready for _, ready in in_order], before)
+            batch.audit([ready for _, ready in in_order], before, stack)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
             ended = at_once(batch.source.spark, batch.committed, in_order, self.catalog.commits_at_once)
@@ -485,11 +485,25 @@ class DealtBatch:
                 raise _named(name, error) from error
         return self._set_aside(to, failed)
 
-    def audit(self, prepared: Sequence[PreparedBatch], before: FanOutResult) -> None:
+    def audit(self, prepared: Sequence[PreparedBatch], before: FanOutResult, stack: ExitStack) -> None:
         """Check what all tables are to get, before the first one commits.
+
+        ``stack``: holds what a check needs that is made again after a conflict.
 
         Raises FanOutAuditError if one fails, and its records are not to wait in quarantine.
         """
+        audited = [ready for ready in prepared if ready.error is None and ready.ready is not None]
+        if self.options.audit.of_shares is not None and audited:
+            written = [ready.ready.prepared for ready in audited if ready.ready is not None]
+            fan_out = self.fan_out
+            elsewhere = {*self.spool.shares} - {ready.table.name for ready in audited}
+            shares = DealtShares(fan_out.catalog, fan_out.pattern, self.source, written, elsewhere)
+            self.options.progress("auditing")
+            check = stack.enter_context(self.options.audit.of_shares(shares))
+            for ready in audited:
+                ready.attempts.audit = replace(
+                    ready.attempts.audit, checks=[*ready.attempts.audit.checks, check]
+                )
         violations = self.at_once(PreparedBatch.violations, prepared)
         if any(violations) and self.options.audit.on_failure == "stop":
             error = FanOutAuditError(replace(before, results=tuple(ready.failed() for ready in prepared)))

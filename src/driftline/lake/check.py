@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
+from driftline.capture.kafka import SCHEME
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import MARK, by_key, nearest
@@ -22,7 +23,7 @@ from driftline.core.schema.types import Struct
 from driftline.core.settings.properties import reading, readings
 from driftline.core.settings.row_key import DELETED_KIND, RowKey
 from driftline.errors import DataError, UsageError, no_table
-from driftline.ingest.attempts import NO_AUDIT, Audit, OnAudit
+from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
 from driftline.ingest.result import Violation
 from driftline.operations.replay import kept, staged, waiting
@@ -82,31 +83,38 @@ class AuditRequest(NamedTuple):
         ``warehouse``: the folder of the table's lake; ``changed_files``: of a capture. Raises UsageError for
         checks without an audit, an audit without one, or data that `verify` cannot read.
         """
-        kinds = (self.fail_on,) if isinstance(self.fail_on, str) else tuple(self.fail_on)
-        self._must_make_sense(kinds, dry_run=dry_run)
+        checks = self._checks(data, changed_files, dry_run=dry_run)
         if not self.audit:
             return Audit()
-        checks: list[Callable[[Prepared], list[Violation]]] = []
+        if self.verify:
+            checks.append(partial(_unverified, data, warehouse))
+        return Audit(checks, self.on_failure, self._must_be_possible)
+
+    def of_pattern(self, data: Data, changed_files: ChangedFiles = "fail", *, dry_run: bool = False) -> Audit:
+        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`."""
+        checks = self._checks(data, changed_files, dry_run=dry_run)
+        if self.verify and isinstance(data, str) and data.startswith(SCHEME):
+            raise UsageError(
+                "verify cannot deal the messages of a topic among the tables of a pattern",
+                "leave out --verify: the other checks need no second read",
+            )
+        # A table without expectations has nothing that `at_most` limits; another one may.
+        return Audit(checks, self.on_failure, self._replace(at_most=None)._must_be_possible)
+
+    def _checks(
+        self, data: Data, changed_files: ChangedFiles, *, dry_run: bool
+    ) -> list[Callable[[Prepared], Sequence[Violation]]]:
+        """The checks but for `verify`; raises as `of`."""
+        kinds = (self.fail_on,) if isinstance(self.fail_on, str) else tuple(self.fail_on)
+        self._must_make_sense(kinds, dry_run=dry_run)
+        checks: list[Callable[[Prepared], Sequence[Violation]]] = []
         if kinds:
             checks.append(lambda prepared: violations(kinds, prepared.preview()))
         if self.at_most is not None:
             checks.append(partial(_beyond, self.at_most))
         if self.verify:
             _must_be_verifiable(data, in_parts=changed_files == "append")
-            checks.append(partial(_unverified, data, warehouse))
-        return Audit(checks, self.on_failure, self._must_be_possible)
-
-    def of_pattern(
-        self,
-        data: Data,
-        warehouse: str | None,
-        changed_files: ChangedFiles = "fail",
-        *,
-        dry_run: bool = False,
-    ) -> Audit:
-        """Return the audit of each of the tables of a pattern, as `of` that of one; it does not verify."""
-        # A table without expectations has nothing that `at_most` limits; another one may.
-        return replace(self.of(data, warehouse, changed_files, dry_run=dry_run), precheck=NO_AUDIT.precheck)
+        return checks
 
     def _must_make_sense(self, kinds: Sequence[str], *, dry_run: bool) -> None:
         """Raise UsageError for checks without an audit, or an audit without one."""
@@ -214,15 +222,27 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     source, (state, rows) = planned.batch.source, prepared.staged()
     contents = Contents(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
     room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
+    files: AbstractContextManager[SourceFiles]
+    if isinstance(source, KafkaJson):
+        files = _messages_of(source, planned.settings.row_key, room)
+    else:
+        files = files_of_batch(source, data, room, warehouse, partial(_lines, state))
     with ExitStack() as stack:
         stack.enter_context(told_where(table.spark, room))
-        if isinstance(source, KafkaJson):
-            files = _messages_of(source, planned.settings.row_key, room)
-        elif source.format:
-            files = _read(source.format, source.files, source.names, room, partial(_lines, state), {})
-        else:
-            files = files_of(data, None, room, warehouse, partial(_lines, state), lambda _: {})
-        verdict = compared(contents, stack.enter_context(files), defaults, exactly=False, is_part=True)
+        return lacking(compared(contents, stack.enter_context(files), defaults, exactly=False, is_part=True))
+
+
+def files_of_batch(
+    source: Source, data: Data, room: Path | None, warehouse: str | None, write_lines: SheetLines
+) -> AbstractContextManager[SourceFiles]:
+    """The files of a batch's source, as `files_of`; of its ``data``, if it has none."""
+    if source.format:
+        return _read(source.format, source.files, source.names, room, write_lines, {})
+    return files_of(data, None, room, warehouse, write_lines, lambda _: {})
+
+
+def lacking(verdict: Verdict) -> list[Violation]:
+    """The records that are not in the table, or in its quarantine, as an audit tells of them."""
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"

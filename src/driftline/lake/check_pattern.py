@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.core.schema.text import counted
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
-from driftline.ingest.pattern import Pattern
+from driftline.ingest.attempts import Audit, Check, DealtShares
+from driftline.ingest.pattern import Pattern, is_other
+from driftline.ingest.pipeline import Prepared
+from driftline.ingest.result import Violation
 from driftline.ingest.route import named_values
 from driftline.ingest.router import quarantined_alone, tables_of
-from driftline.lake.check import SHEET, Contents, SourceFiles, compared, files_of, keys_of, read_as
+from driftline.lake.check import (
+    SHEET,
+    Contents,
+    SourceFiles,
+    compared,
+    files_of,
+    files_of_batch,
+    keys_of,
+    lacking,
+    read_as,
+)
+from driftline.operations.replay import staged
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.threads import at_once
@@ -71,17 +87,29 @@ def checked_tables(
         files_of(data, fmt, room, warehouse, sheets.write, lambda _: {}) as files,
         folder_in(room) as folder,
     ):
-        by_file = _read_by(loaded, files.files, files.names)
-        # Files are dealt before a table's own signs count, which a later one may have from the command.
-        read = [*by_file.values(), *(table.state.properties for table in loaded.values()), {}]
-        signs = list(dict.fromkeys(CsvDialect.of(properties).signs for properties in read))
-        tables = replace(sheets.names, files=files.names, signs=signs, of_lines=sheets.of_lines)
-        try:
-            records = dealt_by_table(spark, tables, files.files, files.kind, by_file, folder)
-        except (Py4JError, PySparkException) as error:
-            message, hint = explained(error)
-            raise java_ended(error) or DataError(f"{pattern.text}: {message}", hint) from error
+        records = _dealt(spark, catalog, loaded, sheets, files, folder)
         return _TableChecks(catalog, files, folder, loaded, exactly).verdict(pattern, records)
+
+
+def _dealt(
+    spark: SparkSession,
+    catalog: Catalog,
+    loaded: Mapping[str, _Loaded],
+    sheets: _DealtSheets,
+    files: SourceFiles,
+    folder: Path,
+) -> dict[str, DealtRecords]:
+    """The records of files by table. ``folder``: for them."""
+    by_file = _read_by(loaded, files.files, files.names)
+    # Files are dealt before a table's own signs count, which a later one may have from the command.
+    read = [*by_file.values(), *(table.state.properties for table in loaded.values()), {}]
+    signs = list(dict.fromkeys(CsvDialect.of(properties).signs for properties in read))
+    tables = replace(sheets.names, files=files.names, signs=signs, of_lines=sheets.of_lines)
+    try:
+        return dealt_by_table(spark, tables, files.files, files.kind, by_file, folder)
+    except (Py4JError, PySparkException) as error:
+        message, hint = explained(error)
+        raise java_ended(error) or DataError(f"{sheets.names.pattern}: {message}", hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +168,70 @@ def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:
     table = catalog.table(name)
     state = with_feed(table, table.load())
     return _Loaded(table, state, named_values(pattern, state.properties))
+
+
+def with_share_checks(audit: Audit, data: Data, warehouse: str | None) -> Audit:
+    """The audit that also verifies what each table of a pattern is to get of its source, or of ``data``."""
+    return replace(audit, of_shares=partial(_share_checks, data, warehouse))
+
+
+@contextmanager
+def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Iterator[Check]:
+    """Deal the records of a batch by a reading of the pattern of its own; yields a check of a table."""
+    catalog, pattern = shares.catalog, shares.pattern
+    spark = catalog.table(pattern.example).spark
+    loaded = {name: _loaded(catalog, pattern, name) for name in tables_of(catalog, pattern)}
+    loaded |= {
+        prepared.planned.batch.table.name: _as_written(pattern, prepared) for prepared in shares.prepared
+    }
+    room, named = place_of(spark, warehouse), {name: of_name.named for name, of_name in loaded.items()}
+    sheets = _DealtSheets(TableNames(pattern.text, named, {}, catalog.ascii_names), loaded)
+    with (
+        told_where(spark, room),
+        files_of_batch(shares.source, data, room, warehouse, sheets.write) as files,
+        folder_in(room) as folder,
+    ):
+        records = _dealt(spark, catalog, loaded, sheets, files, folder)
+        with_share = {prepared.planned.batch.table.name for prepared in shares.prepared} | {*shares.elsewhere}
+        # What has no share of its own is in `_other`, which a table that was made meanwhile does not change.
+        for name in {*records} - with_share:
+            beside = _other_of(name)
+            slices = records[beside].slices if beside in records and beside != name else ()
+            records[beside] = replace(records[name], slices=[*slices, *records[name].slices])
+        first = shares.prepared[0].planned.batch.table.name
+        astray = sum(
+            part.records
+            for name, of in records.items()
+            if name not in with_share and is_other(name)
+            for part in of.slices
+        )
+
+        def check(prepared: Prepared) -> list[Violation]:
+            """Look for the records of a table's share."""
+            table, (state, rows) = prepared.planned.batch.table, prepared.staged()
+            violations = (
+                [Violation("verify", f"{counted(astray, 'record')} of the batch in no table")]
+                if astray and table.name == first
+                else []
+            )
+            if (of_table := records.get(table.name)) is None:
+                return violations
+            contents = Contents(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
+            share = files._replace(files=of_table.sources, by_file={}, dealt=of_table)
+            defaults = table.defaults() if prepared.planned.state.exists else {}
+            return violations + lacking(
+                compared(contents, share, defaults, exactly=False, must_exist=False, is_part=True)
+            )
+
+        yield check
+
+
+def _as_written(pattern: Pattern, prepared: Prepared) -> _Loaded:
+    """A table with the properties that it gets with a batch."""
+    batch, state = prepared.planned.batch, prepared.planned.state
+    properties = {**state.properties, **batch.table_properties(state), **batch.alone}
+    state = replace(state, properties=properties)
+    return _Loaded(batch.table, state, named_values(pattern, properties))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
 from driftline.capture.changed import ChangedFiles
@@ -25,7 +25,7 @@ from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.check import AuditRequest
-from driftline.lake.check_pattern import checked_tables
+from driftline.lake.check_pattern import checked_tables, with_share_checks
 from driftline.lake.table import given_settings, with_url
 from driftline.operations.split import TableSplit, split
 from driftline.report.listeners import is_measured, listeners_by_table, pattern_listeners
@@ -77,6 +77,7 @@ class PatternTables(Shown):
         audit: bool = False,
         fail_on: str | Sequence[str] = (),
         at_most: int | None = None,
+        verify: bool = False,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SettingArguments],
@@ -91,7 +92,7 @@ class PatternTables(Shown):
             settings: Settings of the tables, kept with them; or a function from a table's name to its own.
             dry_run: Plan only; write nothing.
             audit: Check the batch of each table before the first one commits; if one fails, nothing is kept.
-            fail_on: As for `Table.ingest`; so is ``at_most``, which counts for each table.
+            fail_on: As for `Table.ingest`; so are ``at_most``, which counts for each table, and ``verify``.
             on_change: As for `Table.ingest`, called for each table.
             options: The same settings as arguments.
 
@@ -104,9 +105,8 @@ class PatternTables(Shown):
         """
         lake = self.lake
         fan_out = self._fan_out(settings, options, pattern_listeners(data, on_change))
-        checks = AuditRequest(audit, fail_on, at_most, verify=False).of_pattern(
-            data, lake.warehouse, dry_run=dry_run
-        )
+        checks = AuditRequest(audit, fail_on, at_most, verify).of_pattern(data, dry_run=dry_run)
+        checks = with_share_checks(checks, data, lake.warehouse) if verify else checks
         with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
             shown = progress or notebook_progress(self.pattern)
             run = Options(
@@ -137,6 +137,7 @@ class PatternTables(Shown):
         audit: bool = False,
         fail_on: str | Sequence[str] = (),
         at_most: int | None = None,
+        verify: bool = False,
         on_audit: OnAudit = "stop",
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[PatternBatch], None] = lambda _: None,
@@ -152,7 +153,7 @@ class PatternTables(Shown):
             data: A folder or glob of files of one format; topics of Kafka; or a
                 streaming DataFrame, each row of which is a record.
             name: As for `Table.capture`; so are the arguments not told of here.
-            settings: As for `ingest`; so are ``audit``, ``fail_on`` and ``at_most``.
+            settings: As for `ingest`; so are ``audit``, ``fail_on``, ``at_most`` and ``verify``.
             on_audit: ``stop`` before a micro-batch that fails; ``quarantine``: of each table that fails the
                 records wait there, whole, and the others get theirs.
             on_batch: Called with each micro-batch, in another thread.
@@ -164,9 +165,9 @@ class PatternTables(Shown):
             FanOutError: Some tables did not get their records, and the capture has ended. Its next start
                 brings what is missing.
         """
-        checks = AuditRequest(audit, fail_on, at_most, verify=False, on_failure=on_audit).of_pattern(
-            str(data), self.lake.warehouse, changed_files
-        )
+        source = data if hasattr(data, "selectExpr") else os.fspath(cast("str", data))
+        checks = AuditRequest(audit, fail_on, at_most, verify, on_audit).of_pattern(source, changed_files)
+        checks = with_share_checks(checks, source, self.lake.warehouse) if verify else checks
         topics = TopicReading(
             kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format, with_url(registry)
         )
