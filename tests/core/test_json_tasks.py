@@ -209,6 +209,31 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     assert sum(len(places) for _, places in task.convert(accepted)) == 1
 
 
+def test_a_task_divides_a_map_from_its_words_as_the_batch_does_not_as_its_own_lines_would() -> None:
+    """`note` tells the batch that words stay a struct; the task's lines alone would put `extra` into the map."""
+    keys = {"m": {f"k/{i}": {"d": 1} for i in range(MANY_KEYS)}}
+    records = keys, {"m": {"note": "t"}}, {"m": {"k/1": {"d": 1}, "extra": {"e": 1}}}
+    lines = [json.dumps(record).encode() for record in records]
+    settings = TableSettings(fields=FieldSettings(maps="auto"))
+    known = expect(Schema(), settings)
+    parts = [JsonObserver(known, settings) for _ in lines]
+    for number, (part, line) in enumerate(zip(parts, lines, strict=True)):
+        part.feed([line], "a", 1 + number)
+    observation = merge_observations([part.result() for part in parts])
+    planned = plan(Schema(), observation.shape, settings)
+    terms = AdmissionTerms(known, settings)
+    make = JsonRows.of(planned, planned.schema.struct, terms, observation)
+    rows = []
+    for line in lines:
+        task = LineTask(make.observer(), make, terms)
+        accepted, _ = task.observe([run_of(line)])
+        rows += [row for batch, _ in task.convert(accepted) for row in plain_rows(batch)]
+    assert rows[1:] == [
+        {"m_map_record": {}, "m": {"note": "t", "extra": None}},
+        {"m_map_record": {"k/1": {"d": 1}}, "m": {"note": None, "extra": {"e": 1}}},
+    ]
+
+
 @pytest.mark.parametrize(
     ("columns", "record", "row"),
     [

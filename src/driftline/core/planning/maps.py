@@ -362,27 +362,32 @@ def _split(
     return in_map, {k: shape for k, shape in profile.record.fields.items() if k not in in_map.fields}
 
 
-def folded(shape: RecordShape) -> RecordShape:
+def folded(shape: RecordShape, whole: RecordShape | None = None) -> RecordShape:
     """Fold objects into maps where a part of the batch has dropped their keys.
 
     Their words stay structs.
+
+    Args:
+        shape: of the batch, or of a part of it.
+        whole: the folded shape of the batch. A part alone may not show which keys stay a struct.
     """
-    return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
+    known = {} if whole is None else whole.fields
+    return RecordShape({key: _folded(field, known.get(key)) for key, field in shape.fields.items()})
 
 
-def _folded(field: FieldShape) -> FieldShape:
+def _folded(field: FieldShape, whole: FieldShape | None) -> FieldShape:
     if all(profile.record is None and profile.value is None for profile in field.facets.values()):
         return field
+    known = {} if whole is None else whole.facets
     out = replace(field, facets={})
     for facet, profile in field.facets.items():
-        record = None if profile.record is None else folded(profile.record)
-        out.add(
-            facet,
-            replace(profile, record=record, value=None if profile.value is None else _folded(profile.value)),
-        )
-    maps = {f: s for f, s in out.facets.items() if f.base == MAP and not s.typed}
+        out.add(facet, _folded_profile(profile, known.get(facet), known.get(Facet(facet.dim, MAP))))
+    maps = {f: s for f, s in (known or out.facets).items() if f.base == MAP and not s.typed}
     records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
-    words_in_struct = _of_folded(maps.values(), records.values()).apart
+    if whole is None:
+        words_in_struct = _of_folded(maps.values(), records.values()).apart
+    else:
+        words_in_struct = any(_is_object(f, s) for f, s in known.items())
     for facet, profile in records.items():
         assert profile.record is not None
         del out.facets[facet]
@@ -395,6 +400,20 @@ def _folded(field: FieldShape) -> FieldShape:
         if words_in_struct:
             out.add(facet, replace(profile, record=profile.record.having(is_word)))
     return out
+
+
+def _folded_profile(profile: Profile, whole: Profile | None, whole_map: Profile | None) -> Profile:
+    """Fold inside objects; those that are records in the part alone, like the values of the batch's map."""
+    record, value = profile.record, profile.value
+    if record is not None:
+        within = None if whole is None else whole.record
+        if whole_map is not None and whole_map.value is not None:
+            of_map = dict.fromkeys(record.fields, whole_map.value)
+            within = RecordShape(of_map | ({} if within is None else within.fields))
+        record = folded(record, within)
+    if value is not None:
+        value = _folded(value, None if whole is None else whole.value)
+    return replace(profile, record=record, value=value)
 
 
 def words_apart(types: Sequence[Type], field_settings: FieldSettings, mark: str) -> bool:

@@ -301,6 +301,11 @@ class JsonRows:
         # Whether the keys of an object are data is not known of the first lines alone.
         return replace(self, before=first.having(lambda key: not self.planned.fields[key].has_maps))
 
+    def covers(self, part: RecordShape) -> bool:
+        """True if a part of the batch has nothing that the plan was not made for."""
+        # Its objects are maps where those of the batch are, whatever is in this part.
+        return self.planned.covers(folded(part, self.planned) if self.planned.has_maps else part)
+
     def observer(self) -> JsonObserver:
         """Create an observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
@@ -533,7 +538,7 @@ class LineTask:
         # The shape is compared only when something was learnt, not for each group of lines.
         if observer.version != self._version:
             # The one place where a task of JSON finds that its plan does not hold (see `TaskReader.rows`).
-            if not self._make.planned.covers(_folded(observer.result().shape)):
+            if not self._make.covers(observer.result().shape):
                 raise Diverged
             self._version = observer.version
         parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
