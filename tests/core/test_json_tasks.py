@@ -48,6 +48,9 @@ def splits(tmp_path: Path) -> list[Split]:
     return [split for name in FILES for split in splits_of(str(tmp_path / name))]
 
 
+KEYS = {f"k/{i}": {"d": 1} for i in range(MANY_KEYS)}
+
+
 def run_of(*lines: bytes) -> Run:
     return Run(lines, "f", 1, lambda *_: pytest.fail("nothing is refused"))
 
@@ -209,11 +212,29 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     assert sum(len(places) for _, places in task.convert(accepted)) == 1
 
 
-def test_a_task_divides_a_map_from_its_words_as_the_batch_does_not_as_its_own_lines_would() -> None:
-    """`note` tells the batch that words stay a struct; the task's lines alone would put `extra` into the map."""
-    keys = {"m": {f"k/{i}": {"d": 1} for i in range(MANY_KEYS)}}
-    records = keys, {"m": {"note": "t"}}, {"m": {"k/1": {"d": 1}, "extra": {"e": 1}}}
-    lines = [json.dumps(record).encode() for record in records]
+@pytest.mark.parametrize(
+    ("batch", "rows"),
+    [
+        # `note` tells the batch that words stay a struct; the last line alone would put `extra` into the map.
+        (
+            [{"m": KEYS | {"note": "t"}}, {"m": {"k/1": {"d": 1}, "extra": {"e": 1}}}],
+            [{"m_map_record": {"k/1": {"d": 1}}, "m": {"note": None, "extra": {"e": 1}}}],
+        ),
+        # A part of the batch has dropped its keys with the word `name`, for which a struct would lack a field.
+        (
+            [{"m": KEYS | {"name": {"d": 2}}}, {"m": {"note": "t"}}, {"m": {"name": {"d": 2}}}],
+            [
+                {"m": {"note": None}, "m_map_string": {"note": "t"}},
+                {"m": {"name": {"d": 2}}, "m_map_string": {"name": None}},
+            ],
+        ),
+    ],
+    ids=["apart", "undivided"],
+)
+def test_a_task_divides_a_map_from_its_words_as_the_whole_batch_does(
+    batch: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> None:
+    lines = [json.dumps(record).encode() for record in batch]
     settings = TableSettings(fields=FieldSettings(maps="auto"))
     known = expect(Schema(), settings)
     parts = [JsonObserver(known, settings) for _ in lines]
@@ -223,15 +244,12 @@ def test_a_task_divides_a_map_from_its_words_as_the_batch_does_not_as_its_own_li
     planned = plan(Schema(), observation.shape, settings)
     terms = AdmissionTerms(known, settings)
     make = JsonRows.of(planned, planned.schema.struct, terms, observation)
-    rows = []
+    made = []
     for line in lines:
         task = LineTask(make.observer(), make, terms)
         accepted, _ = task.observe([run_of(line)])
-        rows += [row for batch, _ in task.convert(accepted) for row in plain_rows(batch)]
-    assert rows[1:] == [
-        {"m_map_record": {}, "m": {"note": "t", "extra": None}},
-        {"m_map_record": {"k/1": {"d": 1}}, "m": {"note": None, "extra": {"e": 1}}},
-    ]
+        made += [row for batch, _ in task.convert(accepted) for row in plain_rows(batch)]
+    assert made[1:] == rows
 
 
 @pytest.mark.parametrize(

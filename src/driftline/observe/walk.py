@@ -286,6 +286,7 @@ class Walker:
         if is_map:
             facet = self._facet(_MAP, dim, value, field_shape, position)
             self._mix(facet, ragged)
+            facet.undivided = facet.undivided or beside is None
             if facet.value is None:
                 facet.value = FieldShape(facet.location)
             self._path.append("value")
@@ -316,7 +317,8 @@ class Walker:
             field_shape.add(Facet(dim, RECORD), replace(facet, record=record.having(_FOLDED.in_struct)))
             record = record.having(_FOLDED.in_map)
         value = values_of(record, facet.location)
-        field_shape.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
+        undivided = not verdict.apart
+        field_shape.add(Facet(dim, _MAP), replace(facet, record=None, value=value, undivided=undivided))
         # By identity: of shapes that are gone, too
         self._quick.clear()
         self._next_look.clear()

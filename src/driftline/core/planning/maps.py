@@ -268,6 +268,7 @@ def _kind(facet: Facet) -> Kind:
 
 
 MAP = MapOf(STRING)
+_DROPPED = "its many keys are data"
 
 
 class FixedKeys(Enum):
@@ -385,7 +386,7 @@ def _folded(field: FieldShape, whole: FieldShape | None) -> FieldShape:
     maps = {f: s for f, s in (known or out.facets).items() if f.base == MAP and not s.typed}
     records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
     if whole is None:
-        words_in_struct = _of_folded(maps.values(), records.values()).apart
+        words_in_struct = _of_folded([*maps.values()], records.values()).apart
     else:
         words_in_struct = any(_is_object(f, s) for f, s in known.items())
     for facet, profile in records.items():
@@ -481,16 +482,18 @@ def _verdict(
     return as_map(entries)
 
 
-def _of_folded(maps: Iterable[Profile], records: Iterable[Profile]) -> MapVerdict:
+def _of_folded(maps: Sequence[Profile], records: Iterable[Profile]) -> MapVerdict:
     """The reason objects are a map whose many keys were not kept.
 
     Args:
         records: the objects that were.
     """
+    if any(profile.undivided for profile in maps):
+        return MapVerdict(_DROPPED)
     entries = entries_of(profile.record for profile in records if profile.record is not None)
     folded = entries_of(RecordShape({"": profile.value}) for profile in maps if profile.value is not None)
     kinds = folded.get("", ObjectEntry()).kinds
-    return MapVerdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
+    return MapVerdict(_DROPPED, apart=len(kinds) == 1 and other_words(entries, kinds))
 
 
 def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, ObjectEntry]:

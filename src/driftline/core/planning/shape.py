@@ -104,6 +104,7 @@ class Profile:
         lossy: a typed number that is not exact in the table's float column, or bytes that are not UTF-8 where
             the table has a string column.
         sampled: the place of the sample in a typed source, whose facets have the place of their file alone.
+        undivided: a map whose keys may be words, which a struct beside it would lack.
         outside: those of the table's types for whole numbers in DuckDB whose bounds some value is outside of.
     """
 
@@ -120,6 +121,7 @@ class Profile:
     record: RecordShape | None = None
     value: FieldShape | None = None
     sampled: SourceLocation | None = None
+    undivided: bool = False
 
     @property
     def place(self) -> SourceLocation:
@@ -159,6 +161,7 @@ class Profile:
             _both(self.record, other.record),
             _both(self.value, other.value),
             first.sampled,
+            self.undivided or other.undivided,
         )
 
 
