@@ -43,16 +43,18 @@ def event(i: int, rng: random.Random) -> dict[str, object]:
 
 
 def drifted(record: dict[str, object], rng: random.Random) -> dict[str, object]:
-    """The same event with one field of another type."""
-    match rng.randrange(4):
+    """The same event with one field of another type: four in five that had numbers, one that had texts."""
+    match rng.randrange(5):
         case 0:
             record["quantity"] = f"{record['quantity']} pieces"
         case 1:
             record["quantity"] = {"value": record["quantity"], "unit": "kg"}
         case 2:
             record["code"] = f"E{record['code']}"
-        case _:
+        case 3:
             record["code"] = {"major": 1, "minor": record["code"]}
+        case _:
+            record["session"] = rng.getrandbits(40)
     return record
 
 
