@@ -228,8 +228,16 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
                 {"m": {"name": {"d": 2}}, "m_map_string": {"name": None}},
             ],
         ),
+        # The values of the outer map are maps by those of the first part alone.
+        (
+            [
+                {"m": {f"o/{i}": {"k/1": {"d": 1}} for i in range(MANY_KEYS)} | {"o/0": KEYS}},
+                {"m": {"o/1": {"w": {"e": 1}}}},
+            ],
+            [{"m": {"o/1": {"w": {"d": None, "e": 1}}}}],
+        ),
     ],
-    ids=["apart", "undivided"],
+    ids=["apart", "undivided", "map of maps"],
 )
 def test_a_task_divides_a_map_from_its_words_as_the_whole_batch_does(
     batch: list[dict[str, Any]], rows: list[dict[str, Any]]

@@ -372,6 +372,11 @@ def folded(shape: RecordShape, whole: RecordShape | None = None) -> RecordShape:
         shape: of the batch, or of a part of it.
         whole: the folded shape of the batch. A part alone may not show which keys stay a struct.
     """
+    # Without maps it would be built anew, with all that is in it, to be the same.
+    return _folded_record(shape, whole) if (whole or shape).has_maps else shape
+
+
+def _folded_record(shape: RecordShape, whole: RecordShape | None) -> RecordShape:
     known = {} if whole is None else whole.fields
     return RecordShape({key: _folded(field, known.get(key)) for key, field in shape.fields.items()})
 
@@ -379,42 +384,38 @@ def folded(shape: RecordShape, whole: RecordShape | None = None) -> RecordShape:
 def _folded(field: FieldShape, whole: FieldShape | None) -> FieldShape:
     if all(profile.record is None and profile.value is None for profile in field.facets.values()):
         return field
-    known = {} if whole is None else whole.facets
     out = replace(field, facets={})
-    for facet, profile in field.facets.items():
-        out.add(facet, _folded_profile(profile, known.get(facet), known.get(Facet(facet.dim, MAP))))
-    maps = {f: s for f, s in (known or out.facets).items() if f.base == MAP and not s.typed}
-    records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
-    if whole is None:
-        words_in_struct = _of_folded([*maps.values()], records.values()).apart
-    else:
-        words_in_struct = any(_is_object(f, s) for f, s in known.items())
-    for facet, profile in records.items():
-        assert profile.record is not None
-        del out.facets[facet]
-        in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
-        if in_map.fields:
-            out.add(
-                Facet(facet.dim, MAP),
-                replace(profile, record=None, value=values_of(in_map, profile.location)),
-            )
-        if words_in_struct:
-            out.add(facet, replace(profile, record=profile.record.having(is_word)))
+    # From outside in: the values of a map come from several objects, and only together show what they are.
+    for facet, profile in _maps_filled(field, whole).items():
+        known = None if whole is None else whole.facets.get(facet)
+        record, value = profile.record, profile.value
+        if record is not None:
+            record = _folded_record(record, None if known is None else known.record)
+        if value is not None:
+            value = _folded(value, None if known is None else known.value)
+        out.facets[facet] = replace(profile, record=record, value=value)
     return out
 
 
-def _folded_profile(profile: Profile, whole: Profile | None, whole_map: Profile | None) -> Profile:
-    """Fold inside objects; those that are records in the part alone, like the values of the batch's map."""
-    record, value = profile.record, profile.value
-    if record is not None:
-        within = None if whole is None else whole.record
-        if whole_map is not None and whole_map.value is not None:
-            of_map = dict.fromkeys(record.fields, whole_map.value)
-            within = RecordShape(of_map | ({} if within is None else within.fields))
-        record = folded(record, within)
-    if value is not None:
-        value = _folded(value, None if whole is None else whole.value)
-    return replace(profile, record=record, value=value)
+def _maps_filled(field: FieldShape, whole: FieldShape | None) -> dict[Facet, Profile]:
+    """The facets of a field, its objects in its maps, but for words that have a struct."""
+    known = field if whole is None else whole
+    maps = [s for f, s in known.facets.items() if f.base == MAP and not s.typed]
+    records = {f: s for f, s in known.facets.items() if _is_object(f, s)}
+    if not maps:
+        return field.facets
+    words_in_struct = bool(records) if whole is not None else _of_folded(maps, records.values()).apart
+    out = replace(field, facets={f: s for f, s in field.facets.items() if not _is_object(f, s)})
+    for facet, profile in field.facets.items():
+        if not _is_object(facet, profile) or profile.record is None:
+            continue
+        in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
+        if in_map.fields:
+            value = values_of(in_map, profile.location)
+            out.add(Facet(facet.dim, MAP), replace(profile, record=None, value=value))
+        if words_in_struct:
+            out.add(facet, replace(profile, record=profile.record.having(is_word)))
+    return out.facets
 
 
 def words_apart(types: Sequence[Type], field_settings: FieldSettings, mark: str) -> bool:

@@ -285,7 +285,7 @@ class JsonRows:
             terms: the terms by which the table admits records.
             observation: the observation that the plan was made for.
         """
-        route, planned, settings = lean(plan.route), _folded(observation.shape), terms.settings
+        route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
         expected = terms.expected if terms.check is not None else foreseen(terms.expected, planned)
         usual, valueless = usual_struct(route), valueless_keys([route])
@@ -303,8 +303,7 @@ class JsonRows:
 
     def covers(self, part: RecordShape) -> bool:
         """True if a part of the batch has nothing that the plan was not made for."""
-        # Its objects are maps where those of the batch are, whatever is in this part.
-        return self.planned.covers(folded(part, self.planned) if self.planned.has_maps else part)
+        return self.planned.covers(folded(part, self.planned))
 
     def observer(self) -> JsonObserver:
         """Create an observer, which reports the lines that are not of the usual types."""
@@ -351,11 +350,6 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
-
-
-def _folded(shape: RecordShape) -> RecordShape:
-    # Without maps it would be built anew, with all that is in it, to be the same.
-    return folded(shape) if shape.has_maps else shape
 
 
 def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
