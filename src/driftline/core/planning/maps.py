@@ -388,12 +388,12 @@ def _folded(field: FieldShape, whole: FieldShape | None) -> FieldShape:
     # From outside in: the values of a map come from several objects, and only together show what they are.
     for facet, profile in _maps_filled(field, whole).items():
         known = None if whole is None else whole.facets.get(facet)
-        record, value = profile.record, profile.value
+        record, of_keys = profile.record, profile.value
         if record is not None:
             record = _folded_record(record, None if known is None else known.record)
-        if value is not None:
-            value = _folded(value, None if known is None else known.value)
-        out.facets[facet] = replace(profile, record=record, value=value)
+        if of_keys is not None:
+            of_keys = _folded(of_keys, None if known is None else known.value)
+        out.facets[facet] = replace(profile, record=record, value=of_keys)
     return out
 
 
@@ -411,8 +411,8 @@ def _maps_filled(field: FieldShape, whole: FieldShape | None) -> dict[Facet, Pro
             continue
         in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
         if in_map.fields:
-            value = values_of(in_map, profile.location)
-            out.add(Facet(facet.dim, MAP), replace(profile, record=None, value=value))
+            of_keys = values_of(in_map, profile.location)
+            out.add(Facet(facet.dim, MAP), replace(profile, record=None, value=of_keys))
         if words_in_struct:
             out.add(facet, replace(profile, record=profile.record.having(is_word)))
     return out.facets
