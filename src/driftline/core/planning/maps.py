@@ -363,48 +363,48 @@ def _split(
     return in_map, {k: shape for k, shape in profile.record.fields.items() if k not in in_map.fields}
 
 
-def folded(shape: RecordShape, whole: RecordShape | None = None) -> RecordShape:
+def folded(shape: RecordShape, batch_shape: RecordShape | None = None) -> RecordShape:
     """Fold objects into maps where a part of the batch has dropped their keys.
 
     Their words stay structs.
 
     Args:
         shape: of the batch, or of a part of it.
-        whole: the folded shape of the batch. A part alone may not show which keys stay a struct.
+        batch_shape: the folded shape of the batch. A part alone may not show which keys stay a struct.
     """
     # Without maps it would be built anew, with all that is in it, to be the same.
-    return _folded_record(shape, whole) if (whole or shape).has_maps else shape
+    return _folded_record(shape, batch_shape) if (batch_shape or shape).has_maps else shape
 
 
-def _folded_record(shape: RecordShape, whole: RecordShape | None) -> RecordShape:
-    known = {} if whole is None else whole.fields
-    return RecordShape({key: _folded(field, known.get(key)) for key, field in shape.fields.items()})
+def _folded_record(shape: RecordShape, batch_shape: RecordShape | None) -> RecordShape:
+    batch = {} if batch_shape is None else batch_shape.fields
+    return RecordShape({key: _folded(field, batch.get(key)) for key, field in shape.fields.items()})
 
 
-def _folded(field: FieldShape, whole: FieldShape | None) -> FieldShape:
+def _folded(field: FieldShape, batch_shape: FieldShape | None) -> FieldShape:
     if all(profile.record is None and profile.value is None for profile in field.facets.values()):
         return field
     out = replace(field, facets={})
     # From outside in: the values of a map come from several objects, and only together show what they are.
-    for facet, profile in _maps_filled(field, whole).items():
-        known = None if whole is None else whole.facets.get(facet)
+    for facet, profile in _maps_filled(field, batch_shape).items():
+        batch = None if batch_shape is None else batch_shape.facets.get(facet)
         record, of_keys = profile.record, profile.value
         if record is not None:
-            record = _folded_record(record, None if known is None else known.record)
+            record = _folded_record(record, None if batch is None else batch.record)
         if of_keys is not None:
-            of_keys = _folded(of_keys, None if known is None else known.value)
+            of_keys = _folded(of_keys, None if batch is None else batch.value)
         out.facets[facet] = replace(profile, record=record, value=of_keys)
     return out
 
 
-def _maps_filled(field: FieldShape, whole: FieldShape | None) -> dict[Facet, Profile]:
+def _maps_filled(field: FieldShape, batch_shape: FieldShape | None) -> dict[Facet, Profile]:
     """The facets of a field, its objects in its maps, but for words that have a struct."""
-    known = field if whole is None else whole
-    maps = [s for f, s in known.facets.items() if f.base == MAP and not s.typed]
-    records = {f: s for f, s in known.facets.items() if _is_object(f, s)}
+    batch = field if batch_shape is None else batch_shape
+    maps = [s for f, s in batch.facets.items() if f.base == MAP and not s.typed]
+    records = {f: s for f, s in batch.facets.items() if _is_object(f, s)}
     if not maps:
         return field.facets
-    words_in_struct = bool(records) if whole is not None else _of_folded(maps, records.values()).apart
+    words_in_struct = bool(records) if batch_shape is not None else _of_folded(maps, records.values()).apart
     out = replace(field, facets={f: s for f, s in field.facets.items() if not _is_object(f, s)})
     for facet, profile in field.facets.items():
         if not _is_object(facet, profile) or profile.record is None:
