@@ -247,6 +247,41 @@ def test_a_whole_number_that_a_column_of_doubles_took_becomes_what_it_is_in_one_
     assert [tuple(row.values()) for row in applied(table, outcome)[1]] == rows
 
 
+@pytest.mark.parametrize(
+    ("drifted", "column"),
+    [
+        ([[{"x": 1.5}, {"x": ["a"]}], [{"x": True}], [{"x": ["b"]}]], "x_boolean"),
+        ([[{"x": 1.5}, {"x": "a"}], [{"x": True}], [{"x": ["b"]}]], "x_boolean"),
+        ([[{"x": 7}, {"x": "a"}], [{"x": True}], [{"x": ["b"]}]], "x_boolean"),
+        ([[{"x": [1.5]}, {"x": ["a"]}], [{"x": [True]}], [{"x": [["b"]]}]], "x_array_boolean"),
+    ],
+)
+def test_a_boolean_that_columns_of_numbers_and_texts_took_becomes_a_boolean_again(
+    drifted: list[Any], column: str
+) -> None:
+    table, whole = table_of(*drifted), table_of([record for records in drifted for record in records])
+    outcome = replan_of(table)
+    assert columns(outcome.plan.schema.struct) == columns(whole.schema.struct)
+    booleans = [row[column] for row in applied(table, outcome)[1]]
+    assert booleans == [None, None, drifted[1][0]["x"], None]
+
+
+@pytest.mark.parametrize(
+    ("drifted", "column", "taken"),
+    [
+        ([[{"x": 7}], [{"x": ["a"]}], [{"x": "2024-01-02"}]], "x", ["2024-01-02"]),
+        ([[{"x": 7}, {"x": "a"}], [{"x": ["b"]}], [{"x": "2024-01-02"}]], "x_string", "2024-01-02"),
+        ([[{"x": 1.5}], [{"x": ["a"]}], [{"x": 7}]], "x", ["7"]),
+    ],
+)
+def test_a_value_that_columns_of_numbers_and_texts_took_keeps_its_text(
+    drifted: list[Any], column: str, taken: Any
+) -> None:
+    table = table_of(*drifted)
+    outcome = replan_of(table)
+    assert outcome.fields and applied(table, outcome)[1][-1][column] == taken
+
+
 def drifted_row(number: int) -> dict[str, Any]:
     late = number > 500
     return {

@@ -225,7 +225,19 @@ def _one(parts: Sequence[_HeldValue], unit: str | None) -> Any:
         keys = dict.fromkeys(key for value in objects for key in value)
         values = {key: [_HeldValue(0, "", o[key]) for o in objects if o.get(key) is not None] for key in keys}
         return {key: _one(of_key, unit) if of_key else None for key, of_key in values.items()}
-    return _scalar([part for part in parts if not part.dim], unit)
+    return _scalar(
+        sorted(filter(None, map(_plain, parts)), key=lambda part: _RANKS.get(part.base, len(_RANKS))), unit
+    )
+
+
+def _plain(part: _HeldValue) -> _HeldValue | None:
+    """The plain value of a column, out of the lists that a column of lists has around it."""
+    value = part.value
+    for _ in range(part.dim):
+        if not isinstance(value, list) or len(value) != 1:
+            return None
+        value = value[0]
+    return None if value is None or isinstance(value, list | dict) else _HeldValue(0, part.base, value)
 
 
 def _unwrapped(part: _HeldValue, first: _HeldValue) -> _HeldValue | None:
@@ -242,16 +254,29 @@ def _scalar(parts: Sequence[_HeldValue], unit: str | None) -> Any:
     first = parts[0].value
     text = next((part.value for part in parts if part.base == "string"), None)
     moment = next((part.value for part in parts if part.base in _MOMENTS), None)
-    # Texts are as they were written: the digits of a number, the form of a moment.
-    if isinstance(text, str) and isinstance(first, msgspec.Raw) and _JSON_NUMBER.fullmatch(text):
-        return msgspec.Raw(text.encode())
+    if isinstance(text, str) and isinstance(first, msgspec.Raw):
+        return _written(text, first)
     if moment is None or parts[0].base == "date":
         return first
     if not isinstance(first, msgspec.Raw):
         return first if text is None else text
-    if text is not None:
-        return text
     return moment if unit is not None and _is_moment(bytes(first), moment, unit) else first
+
+
+def _written(text: str, number: msgspec.Raw) -> Any:
+    """The value that went to a column of numbers, and to one of texts, which has it as it was written.
+
+    A text itself goes to no column of numbers: that took a number, a boolean as 1 or 0, or a date's time.
+    """
+    if _JSON_NUMBER.fullmatch(text):
+        return msgspec.Raw(text.encode())
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        Decimal(text)  # such as +5 in a cell of CSV
+    except ArithmeticError:
+        return text
+    return number
 
 
 def _is_moment(number: bytes, moment: str, unit: str) -> bool:
