@@ -558,6 +558,10 @@ def _route_values(
     facets = [facet_of(column.type) for column in columns]
     routes: dict[int, FieldRoute] = {}
     findings = []
+    for i, facet in enumerate(facets):
+        if decision.shape.empty_record and isinstance(facet.base, MapOf):
+            no_words = decision.fixed_keys is FixedKeys.data
+            routes[i] = _route_of_none(columns[i].type, decision.shape, decision.settings, no_words=no_words)
     for base, value in decision.values.items():
         places = [i for i, facet in enumerate(facets) if facet.base == base]
         if not places:  # all such maps go to the rest
@@ -579,6 +583,22 @@ def _route_values(
     return routes, merge_findings(findings)
 
 
+def _route_of_none(
+    type_: Type, shape: FieldShape, field_settings: FieldSettings, *, no_words: bool = False
+) -> FieldRoute:
+    """Route the keys of objects without a value, which a map holds as they are."""
+    value, inside_lists = value_of(type_), field_settings.inside(peel(type_)[0])
+    is_map = isinstance(peel(value)[1], Map)
+    nested = _route_of_none(value, shape, inside_lists.of("value")) if is_map else None
+    return FieldRoute(
+        "value",
+        FieldShape(shape.location),
+        (ColumnRoute("value", value, (), value=nested),),
+        left_out=inside_lists.excluded_keys,
+        no_words=no_words,
+    )
+
+
 def _value_column(column: _Column) -> _Column:
     """Return the values of a map column as a column of their own."""
     return replace(column, type=value_of(column.type), path=(*inside(column.path, column.type), "value"))
@@ -591,6 +611,7 @@ def _route_column(
     type_, shape, unit = column.type, decision.shape, decision.settings.epoch_unit
     findings = [NOTHING]
     many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)
+    many = many or (shape.empty_record and isinstance(facet_of(type_).base, MapOf))
     if many and not column.is_new:
         type_, findings_inside = _opened(type_, column.path, shape.location)
         findings.append(findings_inside)
