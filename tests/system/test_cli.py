@@ -459,7 +459,7 @@ def test_replan_is_applied_to_a_field(done):
 def test_verify(done):
     assert done["verify"].out == "nothing is missing  4 records: 3 in shop.orders, 1 in its quarantine\n"
     assert done["verify exactly"].out.startswith("2 rows too many  ")
-    assert "it has shop.json, shop.orders" in done["verify no table"].err
+    assert "shop.json, shop.orders; --lake" in done["verify no table"].err
     assert done["verify no record"].out == "nothing is missing  0 records: 0 in shop.nothing\n"
     loss = json.loads(done["verify loss"].out)
     assert (loss["ok"], loss["missing"]) == (False, 1)

@@ -18,7 +18,7 @@ from driftline.runtime import temporary
 from driftline.runtime.class_data import FOLDERS, Archive, flags
 from driftline.runtime.failure import is_cut_off
 from driftline.runtime.jars import cache_folder, cached_jars
-from driftline.runtime.java import LAUNCH, check_limits, default_memory, find_java
+from driftline.runtime.java import check_limits, default_memory, find_java
 
 # The jars by the beginnings of their names: of the cache, and of Spark's own.
 _OURS = ("org.apache.iceberg_iceberg-spark-runtime-", "org.xerial_sqlite-jdbc-")
@@ -32,7 +32,6 @@ _OPTIONS = (
     "-XX:+DisplayVMOutputToStderr",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",
-    *LAUNCH,
 )
 _SERVER = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
 _LAST = 5.0  # seconds from the end of Java's connections to its own

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,9 +22,6 @@ USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachi
 # Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB
 # of code, and stops when they are full.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-# Hadoop changes the mode of each file that Java writes, and of its checksum, by a process of `chmod`. Java
-# starts it without its helper then: a file takes 6 ms of CPU, with it 8. Only Linux has such a way.
-LAUNCH = ("-Djdk.lang.Process.launchMechanism=VFORK",) if sys.platform == "linux" else ()
 FILES = 300  # open ones; Spark alone has as many jars
 ROOM = 8 * 2**20  # bytes, for libraries that are unpacked there
 MEMORY_GIB = 4  # of its heap

@@ -18,7 +18,7 @@ from driftline.runtime import class_data, file_io, temporary
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.failure import BRING, java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
-from driftline.runtime.java import LAUNCH, QUICK, Java, check_limits, default_memory, find_java, launcher_home
+from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
 from driftline.runtime.spark_conf import activate, own_settings, runs_here
 from driftline.runtime.spark_version import java_type, quiet_errors, release_of
 from driftline.runtime.stores import configured, is_stored
@@ -322,12 +322,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
         _CLASS_PATH: os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(
-            [
-                f'"-Djava.io.tmpdir={folder}"',
-                f"-Dlog4j2.configurationFile={logging}{levels}",
-                *LAUNCH,
-                options,
-            ]
+            [f'"-Djava.io.tmpdir={folder}"', f"-Dlog4j2.configurationFile={logging}{levels}", options]
         ).rstrip(),
         # On a cluster the workers say where their blocks lie.
         **(

@@ -372,11 +372,6 @@ def folded(shape: RecordShape, batch_shape: RecordShape | None = None) -> Record
         shape: of the batch, or of a part of it.
         batch_shape: the folded shape of the batch. A part alone may not show which keys stay a struct.
     """
-    # Without maps it would be built anew, with all that is in it, to be the same.
-    return _folded_record(shape, batch_shape) if (batch_shape or shape).has_maps else shape
-
-
-def _folded_record(shape: RecordShape, batch_shape: RecordShape | None) -> RecordShape:
     batch = {} if batch_shape is None else batch_shape.fields
     return RecordShape({key: _folded(field, batch.get(key)) for key, field in shape.fields.items()})
 
@@ -390,7 +385,7 @@ def _folded(field: FieldShape, batch_shape: FieldShape | None) -> FieldShape:
         batch = None if batch_shape is None else batch_shape.facets.get(facet)
         record, of_keys = profile.record, profile.value
         if record is not None:
-            record = _folded_record(record, None if batch is None else batch.record)
+            record = folded(record, None if batch is None else batch.record)
         if of_keys is not None:
             of_keys = _folded(of_keys, None if batch is None else batch.value)
         out.facets[facet] = replace(profile, record=record, value=of_keys)

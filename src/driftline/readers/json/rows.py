@@ -285,7 +285,7 @@ class JsonRows:
             terms: the terms by which the table admits records.
             observation: the observation that the plan was made for.
         """
-        route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
+        route, planned, settings = lean(plan.route), _folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
         expected = terms.expected if terms.check is not None else foreseen(terms.expected, planned)
         usual, valueless = usual_struct(route), valueless_keys([route])
@@ -300,10 +300,6 @@ class JsonRows:
         """Return a copy for lines of which the first have the shape ``first``."""
         # Whether the keys of an object are data is not known of the first lines alone.
         return replace(self, before=first.having(lambda key: not self.planned.fields[key].has_maps))
-
-    def covers(self, part: RecordShape) -> bool:
-        """True if a part of the batch has nothing that the plan was not made for."""
-        return self.planned.covers(folded(part, self.planned))
 
     def observer(self) -> JsonObserver:
         """Create an observer, which reports the lines that are not of the usual types."""
@@ -350,6 +346,11 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _folded(shape: RecordShape, batch_shape: RecordShape | None = None) -> RecordShape:
+    # Without maps it would be built anew, with all that is in it, to be the same.
+    return folded(shape, batch_shape) if (batch_shape or shape).has_maps else shape
 
 
 def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
@@ -532,7 +533,8 @@ class LineTask:
         # The shape is compared only when something was learnt, not for each group of lines.
         if observer.version != self._version:
             # The one place where a task of JSON finds that its plan does not hold (see `TaskReader.rows`).
-            if not self._make.covers(observer.result().shape):
+            planned = self._make.planned
+            if not planned.covers(_folded(observer.result().shape, planned)):
                 raise Diverged
             self._version = observer.version
         parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
