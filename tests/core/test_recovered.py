@@ -83,8 +83,11 @@ def test_cut_metadata_file_of_a_moved_lake_is_looked_for_where_it_lies_now(tmp_p
     assert locations(tmp_path) == {"t": ["1.metadata.json", None]}
 
 
-def test_a_table_whose_first_metadata_file_is_cut_was_never_made(tmp_path: Path) -> None:
-    catalog(tmp_path, ("t", put(tmp_path / "0.metadata.json", b""), None))
+@pytest.mark.parametrize("content", CUT.values(), ids=CUT)
+def test_a_table_whose_first_metadata_file_is_cut_was_never_made(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    catalog(tmp_path, ("t", put(tmp_path / "0.metadata.json", content), None))
 
     assert recovered(tmp_path, "lake")
     assert locations(tmp_path) == {}
@@ -98,6 +101,7 @@ def test_what_no_power_cut_leaves_stays(tmp_path: Path) -> None:
         ("whole", other, whole),
         ("both_cut", empty, gone),
         ("elsewhere", gone, None),  # a lake that was moved
+        ("folder_elsewhere", tmp_path / "gone" / "1.metadata.json", None),
         ("elsewhere_too", gone, tmp_path / "5.metadata.json"),
     )
     before = locations(tmp_path)

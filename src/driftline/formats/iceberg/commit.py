@@ -147,6 +147,9 @@ class SyncedCommit:
     def before(self, files: Iterable[str] = ()) -> None:
         """Sync what the new metadata name: manifests, and these ``files``. Raises SetupError."""
         if self._folder is not None:
+            if self._base is None:  # by this folder `recovered` knows a table that was being made
+                self._folder.mkdir(parents=True, exist_ok=True)
+                files = [*files, str(self._folder)]
             self.base([*files, *_manifests(self._metadata)])
 
     # One step back must suffice, so each commit makes sure of the step before it.

@@ -205,8 +205,10 @@ def _gone_back(
     """Go back from a metadata file that is cut, or not there; False if there is nothing to go back to."""
     location, before = versions
     if before is None:
-        # The files of a table that is not there may be elsewhere: a lake that was moved.
-        if not local_path(moved(location)).exists():
+        path = local_path(moved(location))
+        # A table that is being made has its folder on the disk before the catalog has its row. Without that
+        # folder, or with another version in it, the file is elsewhere: a lake that was moved.
+        if not path.exists() and (not path.parent.is_dir() or any(path.parent.glob("*.metadata.json"))):
             return False
         statement, now = _GONE, "which was being made, is not there"
     elif local_path(moved(before)).exists() and not _is_cut(moved(before)):
