@@ -106,6 +106,17 @@ def captured(lake: Lake, table_name: str, tmp_path: Path) -> Iterator[Captured]:
             lake.format.drop(name, purge=False, dry_run=False)
 
 
+def followed_by(change: Callable[[], None]) -> Callable[..., None]:
+    """A `Checkpoint.assign` behind which, once all tables are written, somebody changes one."""
+    assign = Checkpoint.assign
+
+    def assign_and_change(checkpoint: Checkpoint, *given: Any) -> None:
+        assign(checkpoint, *given)
+        change()
+
+    return assign_and_change
+
+
 def dying(method: Callable[..., Any], call: int, *, behind: bool) -> Callable[..., Any]:
     """A method that dies at one of its calls, before its work or behind it."""
     calls = count(1)
@@ -206,16 +217,14 @@ def test_a_table_that_is_altered_behind_its_writing_is_written_again_and_the_oth
     captured.put()
     captured.start()
     captured.put()
-    assign, name = Checkpoint.assign, f"{captured.namespace}.b"
+    name = f"{captured.namespace}.b"
 
-    def altered(checkpoint: Checkpoint, *given: Any) -> None:
-        """Has somebody rename and add columns, once all tables are written."""
-        assign(checkpoint, *given)
+    def alter() -> None:
         captured.lake.alter(f"ALTER TABLE {name} RENAME COLUMN n TO m")
         captured.lake.alter(f"ALTER TABLE {name} ADD COLUMN c1 string")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "assign", altered)
+        patch.setattr(Checkpoint, "assign", followed_by(alter))
         (ended,) = captured.start()
     assert len(ended.results) == len(KINDS) + 1
     first, second = map(json.loads, rows(captured.lake.table(name)))
@@ -232,14 +241,13 @@ def test_a_table_that_is_dropped_behind_its_writing_has_its_records_wait(
     captured.put()
     captured.start()
     captured.put()
-    assign, name = Checkpoint.assign, f"{captured.namespace}.b"
+    name = f"{captured.namespace}.b"
 
-    def dropped(checkpoint: Checkpoint, *given: Any) -> None:
-        assign(checkpoint, *given)
+    def drop() -> None:
         captured.lake.format.drop(name, purge=False, dry_run=False)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "assign", dropped)
+        patch.setattr(Checkpoint, "assign", followed_by(drop))
         with pytest.raises(FanOutError, match="1 table did not get") as failed:
             captured.start(on_table_error="quarantine")
     assert failed.value.result.waiting == (name,)

@@ -218,18 +218,17 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
 
     ``data``: its records, if its source has no files.
     """
-    planned, table = prepared.planned, prepared.planned.batch.table
-    source, (state, rows) = planned.batch.source, prepared.staged()
-    contents = Contents(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
-    room, defaults = place_of(table.spark, warehouse), table.defaults() if planned.state.exists else {}
+    planned, contents = prepared.planned, Contents.with_batch(prepared)
+    source, spark = planned.batch.source, contents.table.spark
+    room = place_of(spark, warehouse)
     files: AbstractContextManager[SourceFiles]
     if isinstance(source, KafkaJson):
         files = _messages_of(source, planned.settings.row_key, room)
     else:
-        files = files_of_batch(source, data, room, warehouse, partial(_lines, state))
+        files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state))
     with ExitStack() as stack:
-        stack.enter_context(told_where(table.spark, room))
-        return lacking(compared(contents, stack.enter_context(files), defaults, exactly=False, is_part=True))
+        stack.enter_context(told_where(spark, room))
+        return not_found(contents, stack.enter_context(files), is_new=not planned.state.exists)
 
 
 def files_of_batch(
@@ -241,8 +240,15 @@ def files_of_batch(
     return files_of(data, None, room, warehouse, write_lines, lambda _: {})
 
 
-def lacking(verdict: Verdict) -> list[Violation]:
-    """The records that are not in the table, or in its quarantine, as an audit tells of them."""
+def not_found(
+    contents: Contents, files: SourceFiles, *, is_new: bool, must_exist: bool = True
+) -> list[Violation]:
+    """The records of a batch that are not in the table, or in its quarantine, as an audit tells of them.
+
+    ``is_new``: the batch makes the table; ``must_exist``: as of `compared`.
+    """
+    defaults = {} if is_new else contents.table.defaults()
+    verdict = compared(contents, files, defaults, exactly=False, must_exist=must_exist, is_part=True)
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
@@ -261,6 +267,12 @@ class Contents(NamedTuple):
     rows: DataFrame | None
     quarantine: DataFrame | None
     files: Callable[[], Sequence[str]] = tuple
+
+    @classmethod
+    def with_batch(cls, prepared: Prepared) -> Contents:
+        """The table as the commit of a batch leaves it."""
+        table, (state, rows) = prepared.planned.batch.table, prepared.staged()
+        return cls(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
 
     @classmethod
     def of(cls, table: CatalogTable, state: State) -> Contents:

@@ -30,10 +30,9 @@ from driftline.lake.check import (
     files_of,
     files_of_batch,
     keys_of,
-    lacking,
+    not_found,
     read_as,
 )
-from driftline.operations.replay import staged
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.threads import at_once
@@ -75,31 +74,26 @@ def checked_tables(
     records of which there is no table at all.
     """
     pattern.must_be_of_files()
-    names, waiting = tables_of(catalog, pattern), quarantined_alone(catalog, pattern)
-    states = at_once(spark, partial(_loaded, catalog, pattern), [*names, *waiting], _LOADED_AT_ONCE)
-    loaded = dict(zip([*names, *waiting], states, strict=True))
+    loaded = _loaded(
+        spark, catalog, pattern, [*tables_of(catalog, pattern), *quarantined_alone(catalog, pattern)]
+    )
     # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
     loaded = {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
-    room, named = place_of(spark, warehouse), {name: of_name.named for name, of_name in loaded.items()}
-    sheets = _DealtSheets(TableNames(pattern.text, named, {}, catalog.ascii_names), loaded)
+    room, sheets = place_of(spark, warehouse), _DealtSheets.of(catalog, pattern, loaded)
     with (
         told_where(spark, room),
         files_of(data, fmt, room, warehouse, sheets.write, lambda _: {}) as files,
         folder_in(room) as folder,
     ):
-        records = _dealt(spark, catalog, loaded, sheets, files, folder)
+        records = _dealt(spark, sheets, files, folder)
         return _TableChecks(catalog, files, folder, loaded, exactly).verdict(pattern, records)
 
 
 def _dealt(
-    spark: SparkSession,
-    catalog: Catalog,
-    loaded: Mapping[str, _Loaded],
-    sheets: _DealtSheets,
-    files: SourceFiles,
-    folder: Path,
+    spark: SparkSession, sheets: _DealtSheets, files: SourceFiles, folder: Path
 ) -> dict[str, DealtRecords]:
     """The records of files by table. ``folder``: for them."""
+    loaded = sheets.loaded
     by_file = _read_by(loaded, files.files, files.names)
     # Files are dealt before a table's own signs count, which a later one may have from the command.
     read = [*by_file.values(), *(table.state.properties for table in loaded.values()), {}]
@@ -124,6 +118,12 @@ class _DealtSheets:
     names: TableNames
     loaded: Mapping[str, _Loaded]
     of_lines: dict[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, catalog: Catalog, pattern: Pattern, loaded: Mapping[str, _Loaded]) -> _DealtSheets:
+        """The writer for workbooks whose rows go into the tables of a pattern."""
+        named = {name: of_name.named for name, of_name in loaded.items()}
+        return cls(TableNames(pattern.text, named, {}, catalog.ascii_names), loaded)
 
     def write(self, file: str, target: Path, _: Mapping[str, str]) -> None:
         """Write lines as `SheetLines`."""
@@ -164,10 +164,18 @@ def _read_by(
     return {file: by_file.get(file, usual) for file in files}
 
 
-def _loaded(catalog: Catalog, pattern: Pattern, name: str) -> _Loaded:
-    table = catalog.table(name)
-    state = with_feed(table, table.load())
-    return _Loaded(table, state, named_values(pattern, state.properties))
+def _loaded(
+    spark: SparkSession, catalog: Catalog, pattern: Pattern, names: Sequence[str]
+) -> dict[str, _Loaded]:
+    """Load tables, each with its feed's properties, by name."""
+
+    def load(name: str) -> _Loaded:
+        """Load one of them."""
+        table = catalog.table(name)
+        state = with_feed(table, table.load())
+        return _Loaded(table, state, named_values(pattern, state.properties))
+
+    return dict(zip(names, at_once(spark, load, names, _LOADED_AT_ONCE), strict=True))
 
 
 def with_share_checks(audit: Audit, data: Data, warehouse: str | None) -> Audit:
@@ -180,25 +188,27 @@ def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Ite
     """Deal the records of a batch by a reading of the pattern of its own; yields a check of a table."""
     catalog, pattern = shares.catalog, shares.pattern
     spark = catalog.table(pattern.example).spark
-    loaded = {name: _loaded(catalog, pattern, name) for name in tables_of(catalog, pattern)}
-    loaded |= {
+    written = {
         prepared.planned.batch.table.name: _as_written(pattern, prepared) for prepared in shares.prepared
     }
-    room, named = place_of(spark, warehouse), {name: of_name.named for name, of_name in loaded.items()}
-    sheets = _DealtSheets(TableNames(pattern.text, named, {}, catalog.ascii_names), loaded)
+    names = tables_of(catalog, pattern)
+    others = _loaded(spark, catalog, pattern, [name for name in names if name not in written])
+    # In the catalog's order: by the first table a file is read that none remembers.
+    loaded = {name: written[name] if name in written else others[name] for name in names} | written
+    room, sheets = place_of(spark, warehouse), _DealtSheets.of(catalog, pattern, loaded)
     with (
         told_where(spark, room),
         files_of_batch(shares.source, data, room, warehouse, sheets.write) as files,
         folder_in(room) as folder,
     ):
-        records = _dealt(spark, catalog, loaded, sheets, files, folder)
-        with_share = {prepared.planned.batch.table.name for prepared in shares.prepared} | {*shares.elsewhere}
+        records = _dealt(spark, sheets, files, folder)
+        with_share = {*written, *shares.elsewhere}
         # What has no share of its own is in `_other`, which a table that was made meanwhile does not change.
         for name in {*records} - with_share:
             beside = _other_of(name)
             slices = records[beside].slices if beside in records and beside != name else ()
             records[beside] = replace(records[name], slices=[*slices, *records[name].slices])
-        first = shares.prepared[0].planned.batch.table.name
+        first = next(iter(written))
         astray = sum(
             part.records
             for name, of in records.items()
@@ -208,20 +218,18 @@ def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Ite
 
         def check(prepared: Prepared) -> list[Violation]:
             """Look for the records of a table's share."""
-            table, (state, rows) = prepared.planned.batch.table, prepared.staged()
+            planned = prepared.planned
+            name = planned.batch.table.name
             violations = (
                 [Violation("verify", f"{counted(astray, 'record')} of the batch in no table")]
-                if astray and table.name == first
+                if astray and name == first
                 else []
             )
-            if (of_table := records.get(table.name)) is None:
+            if (of_table := records.get(name)) is None:
                 return violations
-            contents = Contents(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
             share = files._replace(files=of_table.sources, by_file={}, dealt=of_table)
-            defaults = table.defaults() if prepared.planned.state.exists else {}
-            return violations + lacking(
-                compared(contents, share, defaults, exactly=False, must_exist=False, is_part=True)
-            )
+            contents, is_new = Contents.with_batch(prepared), not planned.state.exists
+            return violations + not_found(contents, share, is_new=is_new, must_exist=False)
 
         yield check
 

@@ -20,7 +20,7 @@ from driftline.core.settings.declarations import SettingArguments
 from driftline.errors import UsageError
 from driftline.files.endings import FileFormat
 from driftline.ingest.assignment import MAX_TABLES
-from driftline.ingest.attempts import OnAudit, Options
+from driftline.ingest.attempts import Audit, OnAudit, Options
 from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
@@ -105,8 +105,7 @@ class PatternTables(Shown):
         """
         lake = self.lake
         fan_out = self._fan_out(settings, options, pattern_listeners(data, on_change))
-        checks = AuditRequest(audit, fail_on, at_most, verify).of_pattern(data, dry_run=dry_run)
-        checks = with_share_checks(checks, data, lake.warehouse) if verify else checks
+        checks = self._audit(AuditRequest(audit, fail_on, at_most, verify), data, dry_run=dry_run)
         with opened(lake.spark, data, format=format, shared=lake.warehouse) as source:
             shown = progress or notebook_progress(self.pattern)
             run = Options(
@@ -166,8 +165,7 @@ class PatternTables(Shown):
                 brings what is missing.
         """
         source = data if hasattr(data, "selectExpr") else os.fspath(cast("str", data))
-        checks = AuditRequest(audit, fail_on, at_most, verify, on_audit).of_pattern(source, changed_files)
-        checks = with_share_checks(checks, source, self.lake.warehouse) if verify else checks
+        checks = self._audit(AuditRequest(audit, fail_on, at_most, verify, on_audit), source, changed_files)
         topics = TopicReading(
             kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format, with_url(registry)
         )
@@ -282,6 +280,18 @@ class PatternTables(Shown):
             on_batch(batch)
 
         return tell
+
+    def _audit(
+        self,
+        request: AuditRequest,
+        data: Data,
+        changed_files: ChangedFiles = "fail",
+        *,
+        dry_run: bool = False,
+    ) -> Audit:
+        """The audit of each table; raises as `AuditRequest.of`."""
+        audit = request.of_pattern(data, changed_files, dry_run=dry_run)
+        return with_share_checks(audit, data, self.lake.warehouse) if request.verify else audit
 
     def _fan_out(
         self,
