@@ -1,8 +1,9 @@
 """Captures that die where they are told to: `killed.py`, told of each start of them by a line of JSON on standard input.
 
 A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table
-or pattern of tables, name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
-snapshots but the last, of Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
+or pattern of tables, name, options of the capture; `die`: phase and how often it begins before; `in_order`: its tables commit one
+by one, so that few of them do before it dies; `tidy`: first compacts the tables and expires all snapshots but the last, of
+Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
 the stores of the first one. Without `die` they go to their end, and the answer is what is there then, whole where the table is a
 pattern or `whole` is said, and which files were left by what died, and are deleted.
 
@@ -19,7 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -41,14 +42,16 @@ def main() -> None:
     os.dup2(2, 1)  # whatever else is printed is no answer
     for number, line in enumerate(sys.stdin):
         told = json.loads(line)
-        with nullcontext() if told["kill"] else one_by_one():
-            answer = started(told["captures"], number, kill=told["kill"])
+        answer = started(told["captures"], number, kill=told["kill"])
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def one_by_one() -> AbstractContextManager[object]:
-    """Have the tables of a pattern commit one by one: none commits while the lakes are copied."""
-    return patch.object(IcebergCatalog, "commits_at_once", 1)  # those of a DuckLake do
+def one_by_one(lakes: list[Lake]) -> AbstractContextManager[object]:
+    """Have the tables of a pattern commit one by one in these lakes; those of a DuckLake always do."""
+    at_once = IcebergCatalog.commits_at_once.fget
+    folders = {lake.format.folder for lake in lakes}  # a capture's catalog is in a session of its own
+    few = property(lambda catalog: 1 if catalog.folder in folders else at_once(catalog))
+    return patch.object(IcebergCatalog, "commits_at_once", few)
 
 
 def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
@@ -68,6 +71,18 @@ def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
     ready = threading.Barrier(
         len(captures), (lambda: os.killpg(0, signal.SIGKILL)) if kill else lambda: copy(places)
     )
+    # A kill comes also while several tables commit; a copy of the lakes must not.
+    in_order = [lake for one, lake in zip(captures, lakes, strict=True) if one.get("in_order") or not kill]
+    with one_by_one(in_order):
+        run(captures, lakes, ready)
+    if any("die" in one for one in captures):
+        put_back(places)
+        return []
+    return [found(one, lake) for one, lake in zip(captures, lakes, strict=True)]
+
+
+def run(captures: list[dict], lakes: list[Lake], ready: threading.Barrier) -> None:
+    """Run the captures to their end, or until each has died."""
     running = [
         (lake.fan_out if is_pattern(one["table"]) else lake.table)(one["table"]).capture(
             one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **one.get("options", {})
@@ -77,11 +92,7 @@ def started(told: list[dict], number: int, *, kill: bool) -> list[dict]:
     for one, query in zip(captures, running, strict=True):
         with suppress(Died):
             query.awaitTermination()
-            assert "die" not in one, f"{one['name']} ended before it died"
-    if any("die" in one for one in captures):
-        put_back(places)
-        return []
-    return [found(one, lake) for one, lake in zip(captures, lakes, strict=True)]
+            assert "die" not in one, f"{one['name']} into {one['lake']} ended before it died"
 
 
 def opened(one: dict, number: int) -> Lake:
@@ -103,11 +114,14 @@ def tables(one: dict) -> tuple[str, str]:
 def deadly(die: tuple[str, int] | None, ready: threading.Barrier) -> Callable[[str], None]:
     phase, times = die or (None, 0)
     left = [times]
+    dies = threading.Lock()
 
     def progress(now: str) -> None:
-        if now == phase:
-            left[0] -= 1
-            if left[0] <= 0:
+        with dies:  # what other threads are about to do waits, too
+            if left[0] <= 0 < times:
+                raise Died
+            left[0] -= now == phase
+            if left[0] == 0 < times:
                 ready.wait(SECONDS)
                 raise Died
 

@@ -79,7 +79,7 @@ def of_files(folder: Path, lake: str, **more: Any) -> dict[str, Any]:
         (folder / f"{number}.jsonl").write_text("\n".join(batch(FEW, number)))
     return {
         "lake": lake, "source": str(folder), "table": "kinds.{kind}", "name": "kinds",
-        "options": {"max_files": 1, **OPTIONS}, **more,
+        "options": {"max_files": 1, **OPTIONS}, "in_order": True, **more,
     }  # fmt: skip
 
 
