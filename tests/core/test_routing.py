@@ -19,7 +19,9 @@ from driftline.ingest.deal_messages import text_of_key
 from driftline.ingest.pattern import DIGITS, OTHER, Pattern, Values, of_file, text_of
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import MalformedText, parse
+from driftline.verify.messages import naming
 from driftline.verify.routing import TableNames
+from driftline.verify.routing import text_of as text_by_verify
 
 ONE = Pattern.of("hooks.{event}")
 DEEP = Pattern.of("a.hooks.{event}")
@@ -175,6 +177,7 @@ def test_braces_may_stand_anywhere() -> None:
 )  # fmt: skip
 def test_what_a_message_s_key_names_a_table_by(key: bytes, path: tuple[str, ...], text: str | None) -> None:
     assert text_of_key(key, path) == text
+    assert text_by_verify(naming(key, path)) == text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,14 +17,18 @@ from driftline.core.history.batch_properties import Captured as CapturedBatch
 from driftline.core.history.batch_properties import Token
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest import attempts, fan_out, pipeline
-from driftline.ingest.fan_out import FanOutError
+from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.keys.stored import KeyCache
-from driftline.lake import Lake, PatternTables
+from driftline.lake import Lake, PatternTables, check
 from driftline.quarantine import table as quarantine
 from driftline.sources.json_files import JsonFiles
+from driftline.verify import messages
 from lake.test_fan_out import columns, message, rejected, rows
 from servers.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 KINDS = ("a", "b", "c", "d")
 
@@ -608,6 +612,60 @@ def test_messages_of_a_topic_go_into_tables_wherever_the_capture_dies(
         (topic, number * (len(KINDS) + 4) + len(KINDS) + 2, f"broken {number}")
         for number in range(captured.batches)
     ]
+
+
+VERIFIED: dict[str, Any] = {"audit": True, "verify": True}
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_messages_of_a_topic_are_verified_before_any_of_their_tables_commits(
+    captured: Captured, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, tables = captured.namespace, captured.lake.format.tables
+    captured.data = f"kafka://{kafka.address}/{topic}"
+    kafka.send(topic, [*(line.encode() for line in batch(0)), None], partition=0)
+    kafka.send(topic, [b'{"kind": "a", "id": 7}', b'{"kind": 7.0, "id": 8}'], partition=1)
+    (ended,) = captured.start(**VERIFIED)
+    assert (ended.result.rows_written, ended.result.rows_quarantined) == (8, 1)
+
+    def twice(frame: DataFrame, *args: Any, **options: Any) -> dict[str, str]:
+        """The messages, each of them twice, as if a row of each had been lost."""
+        return messages.write(frame.union(frame), *args, **options)
+
+    kafka.send(topic, [b'{"kind": "a", "id": 9}', b'{"kind": "e", "id": 10}'], partition=1)
+    monkeypatch.setattr(check, "written_messages", twice)
+    with pytest.raises(FanOutAuditError, match="2 verify in 2 tables") as raised:
+        captured.start(**VERIFIED)
+    assert [of.audit[0].seen_in for of in raised.value.result.results] == [f"{topic}/1:2", f"{topic}/1:3"]
+    assert f"{captured.namespace}.e" not in tables()
+    assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 3
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_messages_are_verified_in_the_tables_that_their_topic_and_key_name(
+    captured: Captured, kafka: Kafka
+) -> None:
+    first, second = f"{captured.namespace}-a", f"{captured.namespace}-b"
+    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{_topic}_{_key.shop}"
+    settings = {"key": "_key.id", "delete_when": "value is null"}
+    key = b'{"shop": %d, "id": %d}'
+    kafka.send(first, [(key % (7, number), b'{"n": %d}' % number) for number in range(3)], partition=0)
+    kafka.send(
+        second,
+        [(b'{"shop": 7.0, "id": 3}', b'{"n": 3}'), (key % (7, 4), b"bad"), (b"x", b'{"n": 4}')],
+        partition=1,
+    )
+    (ended,) = captured.start(settings=settings, **VERIFIED)
+    assert (len(ended.results), ended.result.rows_quarantined) == (3, 1)
+    kafka.send(
+        first, [(key % (7, 0), None), (key % (7, 1), b'{"n": "x"}'), (b"\xff", b'{"n": 5}')], partition=0
+    )
+    (ended,) = captured.start(**VERIFIED)
+    named = Pattern.of(f"{captured.namespace}.{captured.by}").named([first, "7"])
+    assert {row._key.id: row.n or row.n_string for row in captured.lake.table(named).read().collect()} == {
+        1: "x",
+        2: 2,
+    }
 
 
 @pytest.mark.iceberg_only("of the source alone")

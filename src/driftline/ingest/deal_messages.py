@@ -14,10 +14,8 @@ from driftline.core.schema.types import Path as FieldPath
 from driftline.core.values import Malformed, parse
 from driftline.ingest.deal import HeldBatches, RecordValues, Share, text_at
 from driftline.ingest.pattern import TOPIC, Pattern, Values
-from driftline.readers.envelopes.columns import key_texts_of
-from driftline.readers.kafka.values import Wire
 from driftline.runtime.disk import Bounds, delete_file
-from driftline.sources.texts import Texts
+from driftline.sources.kafka import MessageValueTexts
 from driftline.tasks.written import batches_of, written_parts
 
 if TYPE_CHECKING:
@@ -58,18 +56,17 @@ class MessageValues:
         nulls: the number of null values that name no table.
     """
 
-    def __init__(self, pattern: Pattern, texts: Texts) -> None:
+    def __init__(self, pattern: Pattern, texts: MessageValueTexts) -> None:
         self.nulls = 0
         self._pattern, self._texts, self._records = pattern, texts, RecordValues(pattern, {})
         places = range(len(pattern.braces))
         self._in_key = [pattern.path_in_key(place) for place in places]
         self._in_record = any(pattern.path(place) is not None for place in places)
-        self._wire: Wire | None = getattr(texts, "wire", None)
 
     def values(self, batch: pa.RecordBatch) -> list[Values | None]:
         """The values of the messages of a batch; None for a null one that names no table."""
         topics = batch.column("topic").to_pylist()
-        keys = keys_of(batch, self._wire)
+        keys = self._texts.key_texts(batch)
         texts = [text for run in self._texts.runs(batch) for text in run.lines]
         return [self._of(*message) for message in zip(texts, topics, keys, strict=True)]
 
@@ -85,11 +82,6 @@ class MessageValues:
             return values
         self.nulls += 1
         return None
-
-
-def keys_of(batch: pa.RecordBatch, wire: Wire | None) -> list[bytes | None]:
-    """The keys of messages, typed ones as texts. ``wire``: their encoding."""
-    return batch.column("key").to_pylist() if wire is None else list(key_texts_of(wire, batch)[0])
 
 
 def text_of_key(key: bytes, path: FieldPath) -> str | None:

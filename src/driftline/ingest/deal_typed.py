@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from driftline.ingest.deal import HeldBatches, Share
-from driftline.ingest.deal_messages import keys_of, text_of_key
+from driftline.ingest.deal_messages import text_of_key
 from driftline.ingest.deal_rows import Tables, texts_at
 from driftline.ingest.pattern import TOPIC, Brace, Pattern, Values
 from driftline.readers.columnar.filled import FilledFields, filled_fields, merged
+from driftline.readers.envelopes.columns import key_texts_of
 from driftline.readers.kafka.values import Alike, RecordKind, Wire, WireValues
 from driftline.runtime.disk import Bounds, delete_file
 from driftline.sources.kafka_typed import KafkaTyped
@@ -109,7 +110,7 @@ class TypedMessageValues:
 
     def _beside(self, batch: pa.RecordBatch) -> list[Values]:
         """For each message what its topic and key say; None for paths of its value."""
-        topics, keys = batch.column("topic").to_pylist(), keys_of(batch, self._wire)
+        topics, keys = batch.column("topic").to_pylist(), key_texts_of(self._wire, batch)[0]
         return [
             tuple(
                 topic if brace == TOPIC else None if path is None or key is None else text_of_key(key, path)

@@ -14,14 +14,14 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
-from driftline.capture.kafka import SCHEME
+from driftline.capture.kafka import ValueFormat
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import MARK, by_key, nearest
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Struct
 from driftline.core.settings.properties import reading, readings
-from driftline.core.settings.row_key import DELETED_KIND, RowKey
+from driftline.core.settings.row_key import DELETED_KIND
 from driftline.errors import DataError, UsageError, no_table
 from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
@@ -90,14 +90,21 @@ class AuditRequest(NamedTuple):
             checks.append(partial(_unverified, data, warehouse))
         return Audit(checks, self.on_failure, self._must_be_possible)
 
-    def of_pattern(self, data: Data, changed_files: ChangedFiles = "fail", *, dry_run: bool = False) -> Audit:
-        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`."""
+    def of_pattern(
+        self,
+        data: Data,
+        changed_files: ChangedFiles = "fail",
+        value_format: ValueFormat = "json",
+        *,
+        dry_run: bool = False,
+    ) -> Audit:
+        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`.
+
+        ``value_format``: of the messages of a topic.
+        """
         checks = self._checks(data, changed_files, dry_run=dry_run)
-        if self.verify and isinstance(data, str) and data.startswith(SCHEME):
-            raise UsageError(
-                "verify cannot deal the messages of a topic among the tables of a pattern",
-                "leave out --verify: the other checks need no second read",
-            )
+        if self.verify:
+            _must_be_text(is_typed=value_format in ("avro", "protobuf"))
         # A table without expectations has nothing that `at_most` limits; another one may.
         return Audit(checks, self.on_failure, self._replace(at_most=None)._must_be_possible)
 
@@ -145,7 +152,9 @@ class AuditRequest(NamedTuple):
                 "pass --expect 'NAME: CONDITION', or leave out --at-most",
             )
         if self.verify:
-            _must_be_read_again(run.batch.source)
+            source = run.batch.source
+            in_wire = isinstance(source, KafkaJson) and source.texts.wire is not None
+            _must_be_text(is_typed=in_wire or isinstance(source, KafkaTyped))
             _must_stand_alone(run)
 
 
@@ -170,9 +179,9 @@ def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
     raise UsageError(f"verify cannot read {kind}", hint)
 
 
-def _must_be_read_again(source: Source) -> None:
-    """Raise UsageError for values of a topic that are not text: a check would need their schemas."""
-    if isinstance(source, KafkaTyped) or (isinstance(source, KafkaJson) and source.texts.wire is not None):
+def _must_be_text(*, is_typed: bool) -> None:
+    """Raise UsageError for values of a topic that are typed: a check would need their schemas."""
+    if is_typed:
         raise UsageError(
             "verify reads values of a topic that are JSON, and these are typed",
             "leave out --verify: the other checks need no second read",
@@ -220,21 +229,29 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     """
     planned, contents = prepared.planned, Contents.with_batch(prepared)
     source, spark = planned.batch.source, contents.table.spark
-    room = place_of(spark, warehouse)
-    files: AbstractContextManager[SourceFiles]
-    if isinstance(source, KafkaJson):
-        files = _messages_of(source, planned.settings.row_key, room)
-    else:
-        files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state))
+    room, row_key = place_of(spark, warehouse), planned.settings.row_key
+    reads = (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
+    files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state), *reads)
     with ExitStack() as stack:
         stack.enter_context(told_where(spark, room))
         return not_found(contents, stack.enter_context(files), is_new=not planned.state.exists)
 
 
 def files_of_batch(
-    source: Source, data: Data, room: Path | None, warehouse: str | None, write_lines: SheetLines
+    source: Source,
+    data: Data,
+    room: Path | None,
+    warehouse: str | None,
+    write_lines: SheetLines,
+    keys: bool = True,
+    nulls: bool = True,
 ) -> AbstractContextManager[SourceFiles]:
-    """The files of a batch's source, as `files_of`; of its ``data``, if it has none."""
+    """The files of a batch's source, as `files_of`; of its ``data``, if it has none.
+
+    ``keys``, ``nulls``: of messages, these are read, too.
+    """
+    if isinstance(source, KafkaJson):
+        return _messages_of(source, room, keys=keys, nulls=nulls)
     if source.format:
         return _read(source.format, source.files, source.names, room, write_lines, {})
     return files_of(data, None, room, warehouse, write_lines, lambda _: {})
@@ -436,12 +453,11 @@ def files_of(
 
 
 @contextmanager
-def _messages_of(source: KafkaJson, row_key: RowKey | None, room: Path | None) -> Iterator[SourceFiles]:
+def _messages_of(source: KafkaJson, room: Path | None, *, keys: bool, nulls: bool) -> Iterator[SourceFiles]:
     """The messages of a micro-batch, read from their topic once more."""
-    reads, nulls = (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
     with folder_in(room) as folder:
         names = written_messages(
-            source.frame, folder, keys=reads, nulls=nulls, has_schemas=source.texts.schemas
+            source.frame, folder, keys=keys, nulls=nulls, has_schemas=source.texts.schemas
         )
         yield SourceFiles(list(names), MESSAGES, names, {})
 

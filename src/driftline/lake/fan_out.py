@@ -165,7 +165,8 @@ class PatternTables(Shown):
                 brings what is missing.
         """
         source = data if hasattr(data, "selectExpr") else os.fspath(cast("str", data))
-        checks = self._audit(AuditRequest(audit, fail_on, at_most, verify, on_audit), source, changed_files)
+        audited = AuditRequest(audit, fail_on, at_most, verify, on_audit)
+        checks = self._audit(audited, source, changed_files, value_format)
         topics = TopicReading(
             kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format, with_url(registry)
         )
@@ -286,11 +287,12 @@ class PatternTables(Shown):
         request: AuditRequest,
         data: Data,
         changed_files: ChangedFiles = "fail",
+        value_format: ValueFormat = "json",
         *,
         dry_run: bool = False,
     ) -> Audit:
         """The audit of each table; raises as `AuditRequest.of`."""
-        audit = request.of_pattern(data, changed_files, dry_run=dry_run)
+        audit = request.of_pattern(data, changed_files, value_format, dry_run=dry_run)
         return with_share_checks(audit, data, self.lake.warehouse) if request.verify else audit
 
     def _fan_out(

@@ -80,7 +80,7 @@ def kafka_json(
         wire: values, and keys, are typed.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
-    return KafkaJson(frame=frame, texts=_Values(schemas, metadata, wire=wire), columns=columns)
+    return KafkaJson(frame=frame, texts=MessageValueTexts(schemas, metadata, wire=wire), columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class KafkaJson(Source):
     """
 
     frame: DataFrame
-    texts: _Values
+    texts: MessageValueTexts
     as_text: bool = True
 
     @property
@@ -112,7 +112,7 @@ class KafkaJson(Source):
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class MessageValueTexts:
     """Values of Kafka; a null one is no text, or, with ``nulls``, one that has the message's key alone.
 
     Attributes:
@@ -129,7 +129,7 @@ class _Values:
     nulls: bool = False
     wire: Wire | None = None
 
-    def of(self, row_key: RowKey | None) -> _Values:
+    def of(self, row_key: RowKey | None) -> MessageValueTexts:
         """The values as a table reads them whose rows are known by this key."""
         if row_key is None:
             return self
@@ -140,7 +140,7 @@ class _Values:
         count: int = 0 if self.nulls else batch.column(0).null_count
         return count
 
-    def into(self, struct: Struct) -> _Values:
+    def into(self, struct: Struct) -> MessageValueTexts:
         """The values, whose metadata go to the column that the table has for them."""
         return replace(self, own=metadata_column(struct)) if self.metadata else self
 
@@ -161,11 +161,16 @@ class _Values:
         texts = [_payload(value) for value in values] if self.schemas else values
         if not self.keys:
             return _ReadValues(values, [None] * len(values), offsets, without_keys(texts), self.schemas)
-        keys = batch.column("key").to_pylist()
-        if self.schemas:
-            # Keys need no schema, though the values have one each.
-            keys = [_payload(key) or key for key in keys]
+        keys = self.key_texts(batch)
         return _ReadValues(values, keys, offsets, with_keys(texts, keys, nulls=self.nulls), self.schemas)
+
+    def key_texts(self, batch: pa.RecordBatch) -> Sequence[bytes | None]:
+        """The keys of messages, as texts."""
+        if self.wire is not None:
+            return key_texts_of(self.wire, batch)[0]
+        keys: list[bytes | None] = batch.column("key").to_pylist()
+        # Keys need no schema, though the values have one each.
+        return [_payload(key) or key for key in keys] if self.schemas else keys
 
     def _read_wire(self, wire: Wire, batch: pa.RecordBatch) -> _ReadValues:
         """The texts of typed values, with their keys.

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from driftline.runtime.stores import buffered, is_stored
 from driftline.verify.csv import (
@@ -78,6 +78,13 @@ class SourcePlace:
         return f"{self.file}:{before + self.line}"
 
 
+class BesideValue(NamedTuple):
+    """The key of a message; ``is_null``: its value is null."""
+
+    key: bytes | None
+    is_null: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """A record of a file; None, with the bytes and a reason, if they are no record.
@@ -87,6 +94,7 @@ class Read:
             Of a topic, the value without its key.
         unmet: the expectation for which it must wait in quarantine; empty if it meets all, None if they are
             not asked.
+        beside: of a message of a topic that is to be dealt, what its table may read beside its value.
     """
 
     place: SourcePlace
@@ -95,6 +103,7 @@ class Read:
     reason: str = ""
     message: dict[str, Any] | None = None
     unmet: str | None = None
+    beside: BesideValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +245,38 @@ def _read(part: FilePart, place: SourcePlace, raw: bytes) -> Read:
 
 def _messages(part: FilePart) -> Iterator[Read]:
     """The records of messages, with offsets for lines; each has its message's key, if keys are read."""
+    for found in messages_to_deal(part):
+        yield from as_read(found, keys=found.beside is not None, nulls=True)
+
+
+def messages_to_deal(part: FilePart) -> Iterator[Read]:
+    """The records of messages, with offsets for lines, and what is beside them, if keys are read."""
     with opened(part.file) as file:
         for offsets, texts_, raws, keys in read_messages(file):
             for number, (offset, text, raw) in enumerate(zip(offsets, texts_, raws, strict=True)):
                 place = SourcePlace(part.file, 0, offset)
+                beside = None if keys is None else BesideValue(keys[number], is_null=raw is None)
                 try:
                     # A null value has no fields.
-                    record = {} if raw is None else parse(text)
-                    if keys is None:
-                        yield Read(place, record)
-                    else:
-                        yield Read(place, with_key(record, keys[number]), message=record)
+                    yield Read(place, {} if raw is None else parse(text), text, beside=beside)
                 except MalformedText as error:
-                    yield Read(place, None, raw or b"", str(error))
+                    yield Read(place, None, raw or b"", str(error), beside=beside)
+
+
+def as_read(message: Read, *, keys: bool, nulls: bool) -> list[Read]:
+    """A message as a table reads it; none for a null value, unless it reads ``nulls``."""
+    record, beside = message.record, message.beside
+    if beside is not None and beside.is_null and not nulls:
+        return []
+    message = replace(message, beside=None)
+    if record is None:
+        return [message]
+    if beside is None or not keys:
+        return [replace(message, raw=b"")]
+    try:
+        return [replace(message, record=with_key(record, beside.key), raw=b"", message=record)]
+    except MalformedText as error:
+        return [replace(message, record=None, reason=str(error))]
 
 
 def _listed(part: FilePart) -> Iterator[Read]:

@@ -44,7 +44,19 @@ from driftline.verify.csv import CsvDialect
 from driftline.verify.data_files import FileRows
 from driftline.verify.driver import DriverTasks
 from driftline.verify.envelopes import last_truncate, unwrapped
-from driftline.verify.files import LONGEST, FilePart, Read, as_part, grouped, has_packed, parts, read, size_of
+from driftline.verify.files import (
+    LONGEST,
+    FilePart,
+    Read,
+    as_part,
+    as_read,
+    grouped,
+    has_packed,
+    messages_to_deal,
+    parts,
+    read,
+    size_of,
+)
 from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
@@ -165,11 +177,16 @@ def verify(
     # Records are compared by recursion, and in this process, too.
     with tasks.session(), deep_recursion(_LEVELS):
         pieces = _pieces(by_file, fmt, table, own_signs=settings.mixed_signs)
-        engine, fmt = tasks, "json" if fmt == MESSAGES else fmt  # of which the values are
+        engine, fmt = tasks, _of_values(fmt)
         if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
         return _Verification(engine, table, files, settings, expected, exactly).verdict()
+
+
+def _of_values(fmt: str) -> str:
+    """The format of the values in files."""
+    return "json" if fmt == MESSAGES else fmt
 
 
 def _absolute(sources: Sequence[str]) -> list[str]:
@@ -194,10 +211,14 @@ def dealt_by_table(
     with tasks.session(), deep_recursion(_LEVELS):
         # In braces a header has the case that the pattern has.
         keys = [path[0] for path in names.paths.values()]
-        of_files = [_parts(file, fmt, by_file[file]) for file in sources] if fmt in TEXTS else []
+        of_files = [_parts(file, fmt, by_file[file]) for file in sources] if fmt in (*TEXTS, MESSAGES) else []
         pieces = [replace(part, keys=keys) for of_file in of_files for part in of_file]
-        engine: Engine = LocalTasks() if _is_little(sources, fmt, pieces) else tasks
-        reads, floats = _reads(engine, sources, fmt, grouped(pieces, engine.cores))
+        engine: Engine = LocalTasks() if _is_little(sources, _of_values(fmt), pieces) else tasks
+        of_tasks = grouped(pieces, engine.cores)
+        if fmt == MESSAGES:
+            reads, floats = engine.parallelize(of_tasks).flatMap(_messages_to_deal), 0
+        else:
+            reads, floats = _reads(engine, sources, fmt, of_tasks)
         in_paths = _values_in_paths(by_file, names.files, fmt)
         reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         slices = reads.mapPartitions(partial(deal, names, folder)).collect()
@@ -228,8 +249,9 @@ def verify_dealt(
         if tasks.run_here and records.size <= HERE:
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         keys = _field_keys(table)
+        fmt = _of_values(records.fmt)
         files = _SourceFiles(
-            records.sources, by_file, records.fmt, (), names or {}, records, lost, settings.mixed_signs, keys
+            records.sources, by_file, fmt, (), names or {}, records, lost, settings.mixed_signs, keys
         )
         return _Verification(engine, table, files, settings, expected, exactly).verdict()
 
@@ -258,13 +280,24 @@ class _SourceFiles:
     own_signs: bool = False
     keys: Sequence[str] = ()
 
-    def reads(self, engine: Engine, *, in_messages: bool) -> tuple[RDD[Read], int]:
-        """The records, and the number of `floats_in`. ``in_messages``: they come in envelopes."""
+    def reads(self, engine: Engine, row_key: RowKey | None, *, in_messages: bool) -> tuple[RDD[Read], int]:
+        """The records, and the number of `floats_in`.
+
+        Args:
+            engine: reads them.
+            row_key: how the table's rows are known.
+            in_messages: they come in envelopes.
+        """
         if self.dealt is None:
             return (_messages if in_messages else _reads)(engine, self.sources, self.fmt, self.tasks)
         chosen = frozenset(self.sources)
         reads = engine.parallelize(self.dealt.tasks()).flatMap(dealt)
         reads = reads.filter(lambda read: read.place.file in chosen)
+        if self.dealt.fmt == MESSAGES:
+            keys, nulls = (
+                (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
+            )
+            reads = reads.flatMap(partial(as_read, keys=keys, nulls=nulls))
         if self.fmt == "csv":
             dialects = {file: CsvDialect.of(properties) for file, properties in self.by_file.items()}
             reads = reads.map(partial(as_part, dialects, self.keys, own_signs=self.own_signs))
@@ -314,7 +347,7 @@ class _Verification:
         engine, table, files, expected = self.engine, self.table, self.files, self.expected
         properties, fmt, sources = table.properties, files.fmt, files.sources
         in_messages = bool(properties.get("driftline.envelope"))
-        reads, floats = files.reads(engine, in_messages=in_messages)
+        reads, floats = files.reads(engine, table.row_key, in_messages=in_messages)
         reads = reads if in_messages or fmt != "avro" else _by_aliases(reads, table, sources)
         extended = _extended(files.by_file, fmt)
         reads = reads.map(partial(_plain, extended)) if extended else reads
@@ -561,6 +594,11 @@ def _messages(
 def _read(task: Sequence[FilePart]) -> Iterator[Read]:
     begin_task()
     return chain.from_iterable(map(read, task))
+
+
+def _messages_to_deal(task: Sequence[FilePart]) -> Iterator[Read]:
+    begin_task()
+    return chain.from_iterable(map(messages_to_deal, task))
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ def read(file: IO[bytes]) -> Iterator[MessageBlock]:
             raws = columns["value"].to_pylist()
             texts = [_behind_schema(raw) for raw in raws] if has_schemas else [raw or b"" for raw in raws]
             keys = columns["key"].to_pylist() if "key" in columns else None
+            if keys is not None and has_schemas:
+                # Keys need no schema, though the values have one each.
+                keys = [_behind_schema(key) or key for key in keys]
             yield MessageBlock(columns["offset"].to_pylist(), texts, raws, keys)
 
 
@@ -111,6 +114,28 @@ def with_key(record: dict[str, Any], key: bytes | None) -> dict[str, Any]:
     if MESSAGE_KEY in record:
         raise MalformedText(f"a field {MESSAGE_KEY} of its own")
     return {MESSAGE_KEY: None if key is None else _key(key), **record}
+
+
+def naming(key: bytes | None, path: Sequence[str]) -> Any:
+    """The value by which a key names a table, at a path in it; None for one that names none.
+
+    >>> [naming(b'{"a": 7.0}', ["a"]), naming(b"1.10", []), naming(b'"x"', []), naming(b"x", ["a"])]
+    [Decimal('7.0'), '1.10', 'x', None]
+    """
+    try:
+        text = "" if key is None else key.decode()
+        inside = parse_value(text)
+    except UnicodeDecodeError:
+        return None
+    except MalformedText:
+        return None if path else text
+    if isinstance(inside, dict):
+        for step in path:
+            inside = inside.get(step) if isinstance(inside, dict) else None
+        return inside
+    if path:
+        return None
+    return inside if isinstance(inside, str) else text
 
 
 def _key(key: bytes) -> Any:

@@ -22,6 +22,7 @@ from driftline.files.endings import ENDINGS, FORMATS
 from driftline.verify.comparison import begin_task
 from driftline.verify.files import Read
 from driftline.verify.match import MissingRecords, packed, unpacked
+from driftline.verify.messages import naming
 from driftline.verify.values import Cell, Misquoted, Pairs, ValueSettings, written
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 OTHER = "_other"
 _FILE = ("_file.stem", "_file.folder")
+_TOPIC, _KEY = "_topic", "_key"
 _PART = re.compile(r"(?:\{[^{}]*\}|[^.{}])+")
 _PIECE = re.compile(r"\{([^{}]*)\}|([^{}]+)")
 _LONGEST = 100  # bytes of a name without its digest
@@ -77,7 +79,7 @@ class TableNames:
     def paths(self) -> dict[str, Sequence[str]]:
         """The paths of the record in braces."""
         braces = (brace for part in self.parts for brace, _ in part)
-        return {brace: parse_path(brace) for brace in braces if brace and brace not in _FILE}
+        return {brace: parse_path(brace) for brace in braces if brace and brace not in (*_FILE, _TOPIC)}
 
     @cached_property
     def remembered(self) -> dict[tuple[bool, tuple[str | None, ...]], str]:
@@ -121,8 +123,13 @@ class TableNames:
     def _text(self, brace: str, read: Read, signs: tuple[bool, str]) -> str | None:
         if brace in _FILE:
             return _of_path(PurePosixPath(self.files.get(read.place.file, read.place.file)), brace)
+        if brace == _TOPIC:
+            return self.files[read.place.file].rpartition("/")[0]  # the partition
+        path = self.paths[brace]
+        if path[0] == _KEY and read.beside is not None:
+            return text_of(naming(read.beside.key, path[1:]))
         inside: Any = read.record
-        for step in self.paths[brace]:
+        for step in path:
             inside = inside.get(step) if isinstance(inside, dict) and not isinstance(inside, Pairs) else None
         return _of_cell(inside, signs) if isinstance(inside, Cell) else text_of(inside)
 
