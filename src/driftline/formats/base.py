@@ -288,25 +288,23 @@ class UpkeepTransaction(InWholeFiles, Protocol):
     def read(self: RowTransaction) -> DataFrame:
         """Return the rows of the table state that the transaction began on, whatever others do meanwhile.
 
-        Raises UsageError if the format cannot `replace` rows.
+        Raises UsageError if the format cannot replace rows.
         """
         raise _only_adds(self)
 
-    def replace(
-        self: RowTransaction,
-        frame: DataFrame,
-        summary: Mapping[str, str],
-        carry: Carry | None = None,
-        note: Callable[[], SeenNote] | None = None,
-    ) -> int:
-        """Replace all rows of the table by the frame's rows; returns their number.
+    def live_rows(self) -> RowsLeft | None:
+        """Return the rows of `read`, for tasks to read and write again; None if Spark alone can."""
+        return None
+
+    def replace_all(
+        self: RowTransaction, carry: Carry | None = None, note: Callable[[], SeenNote] | None = None
+    ) -> FileTransaction:
+        """Return the transaction, whose next `append` or `write` replaces all rows of the table.
 
         Args:
-            frame: the new rows.
-            summary: the properties of the snapshot.
-            note: returns the batches that brought the rows' values; it is asked again after a conflict.
             carry: converts rows that other writers append meanwhile, which `rebase` then writes too. It
                 raises Moved if they need another plan.
+            note: returns the batches that brought the rows' values; it is asked again after a conflict.
 
         Raises:
             UsageError: the format cannot.
@@ -645,7 +643,7 @@ class CatalogTable(AlterableTable, InWholeFiles, Protocol):
     def row_ids(self, changed: str) -> list[str]:
         """Return SQL for the ids by which readers identify rows, empty if the format has none.
 
-        It is selected after the table's columns, for `UpkeepTransaction.replace`.
+        It is selected after the table's columns, for rows that replace all others.
         """
         return []
 

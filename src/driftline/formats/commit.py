@@ -18,6 +18,10 @@ from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, T
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import FileTransaction
+    from driftline.keys.anew import RowsLeft
+    from driftline.tasks.run import BatchMap
+
 PATIENCE = 300.0  # seconds, of all but captures
 WAITING = "waiting: "
 
@@ -133,12 +137,15 @@ class Rewrite:
         summary: Mapping[str, str],
         check: Callable[[DataFrame], None] | None = None,
         sources: Mapping[int, Collection[int]] | None = None,
+        in_tasks: BatchMap | None = None,
     ) -> None:
         """Replace the rows by converted ones.
 
         Args:
             convert: converts the rows.
             summary: the properties of the snapshot.
+            in_tasks: converts a batch of the rows, with what the format has behind their columns. Tasks that
+                can read the table's files call it in place of ``convert``.
             sources: by column id, the columns of before whose values a column has: it keeps the batches in
                 which these were first and last seen.
             check: raises Moved if rows that other writers append meanwhile cannot be converted likewise.
@@ -156,13 +163,29 @@ class Rewrite:
 
         note = None if sources is None else partial(_note, self.table, self.schema, sources)
         carries = None if check is None else carry
-        written = self.transaction.replace(convert(self.rows), summary, carries, note)
-        expected = self.rows.count()
+        transaction = self.transaction.replace_all(carries, note)
+        live = None if in_tasks is None else self.transaction.live_rows()
+        if in_tasks is None or live is None:
+            written, expected = transaction.append(convert(self.rows), summary), self.rows.count()
+        else:
+            written, expected = self._write(transaction, live, in_tasks, summary), len(live)
         if written != expected:
             raise DataError(
                 f"{self.table.name}: {expected} rows were there, {written} were written: nothing is changed"
             )
         self.replaced = True
+
+    def _write(
+        self, transaction: FileTransaction, live: RowsLeft, convert: BatchMap, summary: Mapping[str, str]
+    ) -> int:
+        """Have tasks read, convert and write the rows; returns their number."""
+        from driftline.keys.slices import tasks_over
+        from driftline.tasks.batch_folder import folder_of_batch
+
+        spark = self.table.spark
+        with folder_of_batch(spark, transaction) as folder:
+            tasks = tasks_over(spark, live).mapped(convert)
+            return transaction.write(tasks, folder, summary, with_ids=live.with_ids)
 
 
 def check_branches(table: CatalogTable, before: Schema, after: Schema) -> None:

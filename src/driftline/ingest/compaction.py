@@ -15,7 +15,7 @@ from driftline.core.schema.text import counted
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CatalogTable, FileTransaction, Moved
 from driftline.formats.commit import Progress, Retry, commit
-from driftline.keys.slices import RowsOf, Slices
+from driftline.keys.slices import tasks_over
 from driftline.runtime.failure import explained
 from driftline.tasks.batch_folder import folder_of_batch
 
@@ -54,9 +54,8 @@ def write_anew(
                     f"{table.name} cannot be compacted: tasks see no common folder",
                     "keep the table on a disk that all workers share, or in a store that they reach",
                 )
-            nothing = pa.table({"row": pa.array([], pa.int64())})
-            tasks = Slices(folder, ()).tasks(table.spark, nothing, RowsOf({}), rows_left)
             summary = {MOVED: str(len(rows_left)), COMPACTED: str(len(group))}
+            tasks = tasks_over(table.spark, rows_left)
             written = transaction.write(tasks, folder, summary, with_ids=rows_left.with_ids)
         if written != len(rows_left):
             raise DataError(f"{table.name}: {written} of {len(rows_left)} rows were written", _FAULT)

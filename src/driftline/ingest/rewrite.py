@@ -45,7 +45,7 @@ def rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, 
             raise Moved("what others have appended meanwhile does not fit the new types")
         return convert(appended)
 
-    return transaction.replace(_union(convert(old), rows), summary, carry) - old.count()
+    return transaction.replace_all(carry).append(_union(convert(old), rows), summary) - old.count()
 
 
 def lossy(table: CatalogTable, planned: Plan) -> list[Path]:

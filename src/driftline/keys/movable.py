@@ -22,6 +22,22 @@ def why_immovable(
         reserved: the ids of columns that the format has in files for itself.
         sources: the ids of columns by whose values the file was put into its partition.
     """
+    if (reason := why_unreadable(path, stored, sources)) is not None:
+        return reason
+    with stored.open(path) as stream:
+        schema = pq.read_schema(stream)
+    known = {*_ids(stored.struct), *reserved}
+    dropped = {id_: type_ for id_, type_ in _stored_fields(schema) if id_ not in known}
+    if dropped and not _is_empty(path, stored, schema, dropped):
+        return "it has values of dropped columns, which undo may bring back"
+    return None
+
+
+def why_unreadable(path: str, stored: StoredRows, sources: Collection[int] = ()) -> str | None:
+    """Return the reason for which a file alone does not tell the values of the table's columns.
+
+    The parameters are those of `why_immovable`. Returns None if the file does.
+    """
     try:
         with stored.open(path) as stream:
             schema = pq.read_schema(stream)
@@ -29,15 +45,11 @@ def why_immovable(
         return "the file is gone"
     except pa.ArrowInvalid:
         return "the file is damaged"
-    if not stored.can_move(path):
+    if not stored.takes(schema):
         return "its values are in another type than the table's"
     if any(field_id(column) is None for column in schema):
         return "its columns have no ids"
-    in_file, known = dict(_stored_fields(schema)), {*_ids(stored.struct), *reserved}
-    dropped = {id_: type_ for id_, type_ in in_file.items() if id_ not in known}
-    if dropped and not _is_empty(path, stored, schema, dropped):
-        return "it has values of dropped columns, which undo may bring back"
-    if not set(sources) <= in_file.keys():
+    if not set(sources) <= {id_ for id_, _ in _stored_fields(schema)}:
         return "only its partition has the value of a column"
     return None
 

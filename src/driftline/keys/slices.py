@@ -44,6 +44,26 @@ class RowSlice:
     size: int
 
 
+def tasks_over(spark: SparkSession, rows_left: RowsLeft) -> PartTasks:
+    """Return tasks that make the rows that are left of files."""
+    most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
+    shares = [share for share in rows_left.shares(most) if share.files]
+    return PartTasks(spark, [share.size for share in shares], _RowsOfFiles(shares))
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfFiles:
+    """Makes the rows of ``shares`` of files, one in each task."""
+
+    shares: Sequence[RowsLeft]
+
+    def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
+        """Yield the rows of one task."""
+        del set_aside
+        yield from self.shares[number].read()
+        return Reported(None)
+
+
 # Slices of which rows live, each with the file that names these.
 LiveParts: TypeAlias = "Sequence[tuple[RowSlice, str]]"
 

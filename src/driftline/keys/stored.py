@@ -321,6 +321,8 @@ def _by_id(
     )
 
 
+_AT_ONCE = 2**14  # rows
+
 IdOf = Callable[[pa.Field], int | None]
 
 
@@ -341,7 +343,11 @@ class StoredRows:
     def can_move(self, file: str) -> bool:
         """True if another file can have all of its values as they are."""
         with self.open(file) as stream:
-            return _movable(pq.read_schema(stream), self.struct)
+            return self.takes(pq.read_schema(stream))
+
+    def takes(self, stored: pa.Schema) -> bool:
+        """True if the columns have all values of a file of this schema as they are."""
+        return _movable(stored, self.struct)
 
     def filled(self, file: str) -> set[int]:
         """The ids of columns that have a value in a file."""
@@ -372,15 +378,18 @@ class StoredRows:
             return
         with self.open(file) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             counts = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
-            ends = np.cumsum([0, *counts])
+            ends, ids = np.cumsum([0, *counts]), {f.id for f in self.struct.fields}
+            # Of a file without any of them all are read: a table without columns would lose count of its rows.
+            names = [column.name for column in parquet.schema_arrow if field_id(column) in ids] or None
             for number, (low, high) in enumerate(
                 zip(*(np.searchsorted(positions, part) for part in (ends[:-1], ends[1:])), strict=True)
             ):
                 if low < high:
-                    # Only row groups that are hit are read, but then with all columns: the row is written
-                    # again.
-                    rows = parquet.read_row_group(number).take(pa.array(positions[low:high] - ends[number]))
-                    yield as_table(rows, self.struct, field_id, file)
+                    # Only row groups that are hit are read.
+                    group, wanted = parquet.read_row_group(number, names), positions[low:high] - ends[number]
+                    for begin in range(0, len(wanted), _AT_ONCE):
+                        rows = group.take(pa.array(wanted[begin : begin + _AT_ONCE]))
+                        yield as_table(rows, self.struct, field_id, file)
 
 
 def no_rows(struct: Struct) -> pa.Table:

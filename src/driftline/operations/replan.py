@@ -13,11 +13,12 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.convert.records import RowRecords, is_declared
 from driftline.convert.replanner import ColumnSwap, Replanner
@@ -63,6 +64,7 @@ from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.sql.lost import waiting
 from driftline.sql.quoting import any_value, name
 from driftline.tasks.run import FrameTasks, converted, numbered
+from driftline.write.positions import CHANGED, ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -244,11 +246,29 @@ def _applied(
 
         waiting_fields = [counted.field.path for counted in report.fields if counted.waiting]
         sources = swap.sources(state.schema, between, waiting_fields)
-        rewrite.replace(anew, {"driftline.replan": "true"}, check, sources)
+        in_tasks = partial(_anew, replanner, tuple(sorted(top for (top,) in columns)))
+        rewrite.replace(anew, {"driftline.replan": "true"}, check, sources, in_tasks)
         transaction.evolve(diff(between, swap.after(between)))  # type: ignore[arg-type]
         transaction.set(of_replan(" ".join(spelled_path(field.path) for field in outcome.fields)))
         retry.progress("committing")
     return replace(report, snapshot=rewrite.transaction.snapshot)
+
+
+def _anew(replanner: Replanner, changed: Sequence[str], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with the new columns; behind them their ids and last changes, if they have any.
+
+    ``changed``: the columns that go; a row that has a value of one changes.
+    """
+    own = len(replanner.before.fields)
+    before, beside = batch.select(range(own)), batch.columns[own:]
+    rows = replanner.rows(before)
+    if not beside:
+        return rows
+    has_value = [before.column(name).is_valid() for name in changed]
+    row_ids, changes = beside
+    if has_value:
+        changes = pc.if_else(reduce(pc.or_, has_value), None, changes)
+    return rows.append_column(ROW_ID, row_ids).append_column(CHANGED, changes)
 
 
 @dataclass(frozen=True, slots=True)

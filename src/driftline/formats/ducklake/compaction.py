@@ -18,6 +18,7 @@ from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.base import Moved
 from driftline.formats.ducklake.files import DataFile, Storage
+from driftline.formats.ducklake.inlined import has_inlined_rows
 from driftline.formats.ducklake.rows import COMMIT_ID, TableCommit
 from driftline.formats.ducklake.scan import inlined_deletes, own_mappings
 from driftline.formats.ducklake.seen import snapshot_properties
@@ -25,7 +26,7 @@ from driftline.formats.ducklake.sizes import TARGET, target_of
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.rewritable import MEANWHILE, FileChoice
 from driftline.keys.anew import RewriteCandidate, RowsLeft
-from driftline.keys.movable import why_immovable
+from driftline.keys.movable import why_immovable, why_unreadable
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import ROW_ID_COLUMN, ROW_IDS, read_positions
 
@@ -88,7 +89,8 @@ class GroupRewrite:
         assert table is not None
         assert snapshot is not None
         self._storage = Storage.of(table.folder)
-        self._struct = _with_ids(state.schema.struct)
+        self._struct = state.schema.struct
+        self._keeps_rows = False
         self.group: Sequence[RewriteCandidate] = ()
         self.target = TARGET
         self.sort_order: int | None = None
@@ -105,6 +107,7 @@ class GroupRewrite:
             sorted_by = {} if order is None else _sorted_by(connection, table.id, *map(int, order))
             files = _live_files(connection, table, snapshot, sorted_by)
             self._files = {file.candidate.path: file for file in files}
+            self._keeps_rows = has_inlined_rows(connection, table.id, snapshot)
 
         catalog.read(look)
 
@@ -128,9 +131,18 @@ class GroupRewrite:
         self.group = group
         return RowsLeft(self._stored, group, with_ids=True)
 
+    def all_rows(self) -> RowsLeft | None:
+        """Return all rows of the table, without ids; None if its files alone do not tell them."""
+        stored = StoredRows(self._struct, self._storage.open)
+        for path, file in self._files.items():
+            if file.unreadable or why_unreadable(path, stored):
+                return None
+        files = [*map(self._candidate, self._files)]
+        return None if self._keeps_rows else RowsLeft(stored, files, with_ids=False)
+
     @property
     def _stored(self) -> StoredRows:
-        return StoredRows(self._struct, self._storage.open)
+        return StoredRows(_with_ids(self._struct), self._storage.open)
 
     def _candidate(self, path: str) -> RewriteCandidate:
         file = self._files[path]
@@ -167,12 +179,13 @@ def _live_files(
         values,
         mapping,
         encrypted,
+        newest,
         format_,
         *paths,
     ) in connection.rows(
         f"""SELECT f.data_file_id, f.begin_snapshot, f.record_count, f.file_size_bytes, f.row_id_start,
-            coalesce(f.partition_id, 0), v.partition_values, f.mapping_id, f.encryption_key IS NOT NULL, d.format,
-            f.path, CAST(f.path_is_relative AS BOOLEAN), d.path, CAST(d.path_is_relative AS BOOLEAN)
+            coalesce(f.partition_id, 0), v.partition_values, f.mapping_id, f.encryption_key IS NOT NULL, f.partial_max,
+            d.format, f.path, CAST(f.path_is_relative AS BOOLEAN), d.path, CAST(d.path_is_relative AS BOOLEAN)
             FROM meta.ducklake_data_file f
             LEFT JOIN (SELECT * FROM meta.ducklake_delete_file WHERE table_id = {table.id} AND {LIVE}) d
                 ON d.data_file_id = f.data_file_id
@@ -189,6 +202,8 @@ def _live_files(
         unreadable = None
         if encrypted:
             unreadable = "encrypted, or not in Parquet"
+        elif newest is not None and int(newest) > snapshot:
+            unreadable = "DuckDB has put rows of later snapshots into it"
         elif mapping is not None and int(mapping) not in own_mapping_ids:
             unreadable = "its columns have no ids"
         elif delete is not None and format_ != "parquet":

@@ -54,12 +54,24 @@ def inlined_tables(connection: Connection, table: int) -> dict[str, int]:
     return {str(name): int(version) for name, version in rows}
 
 
+def has_inlined_rows(connection: Connection, table: int, snapshot: int) -> bool:
+    """True if the catalog itself keeps rows of a table, at a snapshot."""
+    return any(_has_rows(connection, name, snapshot) for name in inlined_tables(connection, table))
+
+
+def _has_rows(connection: Connection, name: str, snapshot: int) -> bool:
+    return bool(connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {_live(snapshot)} LIMIT 1"))
+
+
+def _live(snapshot: int) -> str:
+    return f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
+
+
 def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[InlinedRows]:
     """Return the rows that the catalog itself keeps of a table, at a snapshot."""
     out = []
     for name, version in inlined_tables(connection, table).items():
-        live = f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
-        if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {live} LIMIT 1"):
+        if not _has_rows(connection, name, snapshot):
             continue
         # There is a table for each version of the schema, with the columns as they were when it began.
         began = connection.one(
@@ -79,7 +91,7 @@ def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[Inli
             for row in children_of[None]
         )
         rows = connection.arrow(
-            f"SELECT row_id, {selected} FROM meta.{quoted(name)} WHERE {live} ORDER BY row_id"
+            f"SELECT row_id, {selected} FROM meta.{quoted(name)} WHERE {_live(snapshot)} ORDER BY row_id"
         )
         out.append(InlinedRows(tuple(columns), rows.drop_columns(["row_id"]), name, rows.column("row_id")))
     return out

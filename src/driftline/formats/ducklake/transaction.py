@@ -467,19 +467,20 @@ class DuckLakeTransaction(UpkeepTransaction):
         message = self._message()
         return lambda connection: commit(connection, [self._intent], message)
 
-    def replace(
-        self,
-        frame: DataFrame,
-        summary: Mapping[str, str],
-        carry: Carry | None = None,
-        note: Callable[[], SeenNote] | None = None,
-    ) -> int:
-        """Replace all rows of the table by those of the frame; returns their number."""
+    def live_rows(self) -> RowsLeft | None:
+        """Return the rows of the table that the transaction began on, for tasks; None if Spark alone can."""
+        can_write = self.base is not None and writes_in_tasks(self._intent)
+        return self._file_rewrite().all_rows() if can_write else None
+
+    def replace_all(
+        self, carry: Carry | None = None, note: Callable[[], SeenNote] | None = None
+    ) -> DuckLakeTransaction:
+        """Return the transaction, whose next `append` or `write` replaces all rows of the table."""
         self._intent.replaces = True
         self._carry, self._note = carry, note
         if note is not None:
-            self._intent.note, summary = note(), {**summary, SEEN: "true"}
-        return self.append(frame, summary)
+            self._intent.note, self._summary = note(), {SEEN: "true"}
+        return self
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Set properties: tags of the table, which outlive its snapshots."""

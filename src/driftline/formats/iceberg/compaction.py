@@ -13,7 +13,7 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.row_delta import RowDelta
 from driftline.formats.rewritable import MEANWHILE, FileChoice
 from driftline.keys.anew import RewriteCandidate, RowsLeft
-from driftline.keys.movable import why_immovable
+from driftline.keys.movable import why_immovable, why_unreadable
 from driftline.write.positions import ROW_IDS
 
 
@@ -56,10 +56,22 @@ class FileRewrite(RowDelta):
 
     def _immovable(self, path: str, struct: Struct) -> str | None:
         """The reason for which another file could not have all of a file's values."""
+        return why_immovable(path, self.stored(struct), ROW_IDS, self._sources(path))
+
+    def _sources(self, path: str) -> set[int]:
+        """The ids of the columns by whose values a file was put into its partition."""
         has_partition = any(value is not None for value in _values(self._files[path].get("partition")))
         fields = items(self._tasks[path].spec().fields()) if has_partition else ()
-        sources = {int(each.sourceId()) for each in fields}
-        return why_immovable(path, self.stored(struct), ROW_IDS, sources)
+        return {int(each.sourceId()) for each in fields}
+
+    def all_rows(self, struct: Struct) -> RowsLeft | None:
+        """Return all rows of the table; None if its files alone do not tell them."""
+        self._plan()
+        stored = self.stored(struct)
+        for path in self._files:
+            if self._unreadable(path) or why_unreadable(path, stored, self._sources(path)):
+                return None
+        return self._rows_of([*map(self._placed, self._files)], struct)
 
     def take(self, group: Sequence[RewriteCandidate], struct: Struct) -> RowsLeft:
         """Take a group out of the table; returns its rows, which are to be written again.
@@ -72,8 +84,11 @@ class FileRewrite(RowDelta):
             if file.path not in self._files or self._placed(file.path) != file:
                 raise Moved(MEANWHILE)
         self._rewritten = list(group)
+        return self._rows_of(group, struct)
+
+    def _rows_of(self, files: Sequence[RewriteCandidate], struct: Struct) -> RowsLeft:
         with_ids = self.has_ids
-        return RowsLeft(self.stored(self.with_ids(struct) if with_ids else struct), group, with_ids)
+        return RowsLeft(self.stored(self.with_ids(struct) if with_ids else struct), files, with_ids)
 
     def again(self, before: FileRewrite, struct: Struct) -> None:
         """Take the files that another rewrite took ``before``, whose rows are written. Raises Moved."""

@@ -15,7 +15,7 @@ from driftline.core.changes.apply import refits
 from driftline.core.columns.statistics import SeenIn, SeenNote
 from driftline.core.history.entries import BATCH, CHANGE_RECORD, LEDGER, OTHERS, SEEN, with_change
 from driftline.core.schema.types import Schema, Struct
-from driftline.errors import DataError, DriftlineError
+from driftline.errors import DataError, DriftlineError, SetupError
 from driftline.formats.base import (
     Added,
     CommitConflict,
@@ -221,6 +221,9 @@ class IcebergTransaction(UpkeepTransaction):
             self._seen = new_name()
             summary = {**summary, SEEN: self._seen}
         self._summary = self._snapshot_properties(summary)
+        if self._replaced:
+            self._replace_files()
+            return sum(int(file.recordCount()) for file in files)
         if files or self._delta:
             self._append_files()
         if self._seen is not None:
@@ -305,7 +308,9 @@ class IcebergTransaction(UpkeepTransaction):
         if files is None and isinstance(self._delta, FileRewrite):
             raise only_in_tasks(self.table.name)
         if files is None:
-            return self.append(staged(spark, tasks, self.row_type, folder), summary)
+            # Spark's writer keeps the ids of rows that replace all others.
+            struct = self.row_type if not (with_ids and self._replaced) else identified(self.schema).struct
+            return self.append(staged(spark, tasks, struct, folder), summary)
         rewrites = self._delta is not None and self._delta.rewrites
         return self._append_all(files, summary, own_columns(tasks) if rewrites else ())
 
@@ -430,18 +435,23 @@ class IcebergTransaction(UpkeepTransaction):
         operations = fixed(metadata, self._java.table().io())
         return java_type(self._jvm, "org.apache.iceberg.BaseTable")(operations, self.table.name)
 
-    def replace(
-        self,
-        frame: DataFrame,
-        summary: Mapping[str, str],
-        carry: Carry | None = None,
-        note: Callable[[], SeenNote] | None = None,
-    ) -> int:
-        """Replace all rows of the table by those of the frame; returns their number.
+    def live_rows(self) -> RowsLeft | None:
+        """Return the rows of the table that the transaction began on, for tasks; None if Spark alone can."""
+        base = self.base
+        # Of a table that only Java reaches, no key is looked up either.
+        with suppress(SetupError):
+            if base is not None and fillable(base.schema) == base.schema and self._writes_in_tasks():
+                files = FileRewrite(self._key_files, self._java, self._as_it_was(), base.schema)
+                return files.all_rows(base.schema.struct)
+        return None
 
-        Behind the table's columns the frame may have those of
-        `IcebergTable.row_ids`, which the rows then keep. Raises DataError if values would be lost that Spark
-        cannot write.
+    def replace_all(
+        self, carry: Carry | None = None, note: Callable[[], SeenNote] | None = None
+    ) -> IcebergTransaction:
+        """Return the transaction, whose next `append` or `write` replaces all rows of the table.
+
+        Behind the table's columns the rows may have those of `IcebergTable.row_ids`, which they then keep.
+        Raises DataError if values would be lost that Spark cannot write.
         """
         if lost := left_out(self.schema):
             raise DataError(
@@ -450,10 +460,7 @@ class IcebergTransaction(UpkeepTransaction):
         # `rebase` repeats the steps so far before the rows, and the later ones, such as a drop, behind
         # them.
         self._replaced, self._carry, self._note, self._steps = True, carry, note, len(self._evolved)
-        self._written += self._files_of(frame, self.schema)
-        self._summary = self._snapshot_properties(summary)
-        self._replace_files()
-        return sum(int(file.recordCount()) for file in self._written)
+        return self
 
     def _replace_files(self) -> None:
         if self._note is not None:
