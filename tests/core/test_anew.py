@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -149,6 +150,14 @@ def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
     assert moved == [{"a": 1, ROW_ID: 70, CHANGED: 2}, {"a": 8, ROW_ID: 508, CHANGED: 3}]
     assert len(left) == 2
     assert [len(share) for share in left.shares(2)] == [2, 0]
+
+
+def test_rows_of_a_file_that_has_none_of_the_columns_are_as_many(tmp_path: Path) -> None:
+    path = str(tmp_path / "f.parquet")
+    gone = pa.field("gone", pa.int64(), metadata={"PARQUET:field_id": "9"})
+    pq.write_table(pa.table([pa.array(range(5))], pa.schema([gone])), path)
+    (rows,) = StoredRows(Struct((Field("a", LONG, 1),)), pa.OSFile).of(path, np.array([0, 3]))
+    assert rows.to_pylist() == [{"a": None}, {"a": None}]
 
 
 INT, NANOS = pa.int32(), pa.timestamp("ns", "UTC")

@@ -378,9 +378,10 @@ class StoredRows:
             return
         with self.open(file) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             counts = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
-            ends, ids = np.cumsum([0, *counts]), {f.id for f in self.struct.fields}
-            # Of a file without any of them all are read: a table without columns would lose count of its rows.
-            names = [column.name for column in parquet.schema_arrow if field_id(column) in ids] or None
+            ends = np.cumsum([0, *counts])
+            wanted_ids = {column.id for column in self.struct.fields}
+            # Of a file that has none all are read: a table without columns would lose count of its rows.
+            names = [column.name for column in parquet.schema_arrow if field_id(column) in wanted_ids] or None
             for number, (low, high) in enumerate(
                 zip(*(np.searchsorted(positions, part) for part in (ends[:-1], ends[1:])), strict=True)
             ):
