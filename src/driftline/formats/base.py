@@ -640,11 +640,12 @@ class CatalogTable(AlterableTable, InWholeFiles, Protocol):
         """Return the table's present rows, without the columns that Spark cannot read."""
         return self.read()
 
-    def row_ids(self, changed: str) -> list[str]:
-        """Return SQL for the ids by which readers identify rows, empty if the format has none.
+    def remembered_deletes(self, order: str) -> DataFrame | None:
+        """Return the deletes that the table remembers: keys, or one `KEY_TEXT` each, and their ``order``."""
+        return None
 
-        It is selected after the table's columns, for rows that replace all others.
-        """
+    def row_ids(self, changed: str) -> list[str]:
+        """Return SQL for the ids of rows, behind the columns of rows that replace all others."""
         return []
 
     @property

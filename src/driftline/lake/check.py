@@ -16,12 +16,13 @@ from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
 from driftline.capture.kafka import ValueFormat
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
+from driftline.core.history.batch_properties import place_of as place_of_truncate
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.naming import MARK, by_key, nearest
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Struct
-from driftline.core.settings.properties import reading, readings
-from driftline.core.settings.row_key import DELETED_KIND
+from driftline.core.settings.properties import from_properties, reading, readings
+from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
 from driftline.errors import DataError, UsageError, no_table
 from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
@@ -48,6 +49,7 @@ from driftline.verify import (
     verify_dealt,
     written_messages,
 )
+from driftline.verify.beside import Beside
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
 from driftline.verify.routing import DealtRecords, LostRecords
@@ -189,17 +191,14 @@ def _must_be_text(*, is_typed: bool) -> None:
 
 
 def _must_stand_alone(run: BatchRun) -> None:
-    """Raise UsageError for a table of which a batch and the rows behind it do not tell what should be there.
+    """Raise UsageError for a table of which a batch does not tell what its rows should be.
 
-    What was before does: an order of deletes that no row shows, or fields that the batch does not have.
+    Fields that a patch does not have stay as they were before.
     """
     row_key = run.settings.row_key
-    if row_key is None or not (row_key.order_by or row_key.envelope or row_key.patch or row_key.keep):
-        return
-    is_told = row_key.order_by and row_key.delete_when is None and not (row_key.patch or row_key.epoch)
-    if not is_told:
+    if row_key is not None and row_key.patch:
         raise UsageError(
-            f"{run.batch.table.name}: deletes or fields from before decide what a batch leaves, so it cannot be "
+            f"{run.batch.table.name}: fields from before stay in the rows that a batch patches, so it cannot be "
             "verified alone",
             "leave out --verify; `driftline verify` checks the table against all of its sources",
         )
@@ -234,7 +233,7 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state), *reads)
     with ExitStack() as stack:
         stack.enter_context(told_where(spark, room))
-        return not_found(contents, stack.enter_context(files), is_new=not planned.state.exists)
+        return not_found(contents, stack.enter_context(files))
 
 
 def files_of_batch(
@@ -257,15 +256,14 @@ def files_of_batch(
     return files_of(data, None, room, warehouse, write_lines, lambda _: {})
 
 
-def not_found(
-    contents: Contents, files: SourceFiles, *, is_new: bool, must_exist: bool = True
-) -> list[Violation]:
+def not_found(contents: Contents, files: SourceFiles, *, must_exist: bool = True) -> list[Violation]:
     """The records of a batch that are not in the table, or in its quarantine, as an audit tells of them.
 
-    ``is_new``: the batch makes the table; ``must_exist``: as of `compared`.
+    ``contents``: the table with the batch; ``must_exist``: as of `compared`.
     """
+    is_new = contents.before is None or not contents.before.exists
     defaults = {} if is_new else contents.table.defaults()
-    verdict = compared(contents, files, defaults, exactly=False, must_exist=must_exist, is_part=True)
+    verdict = compared(contents, files, defaults, exactly=False, must_exist=must_exist)
     found = [Violation("verify", m.why, m.path, m.sample, m.place) for m in verdict.mismatches]
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
@@ -276,7 +274,8 @@ def not_found(
 class Contents(NamedTuple):
     """A table to check: its rows, None if it does not exist, and those that wait in its quarantine.
 
-    ``files``: returns what `InWholeFiles.whole_files` does.
+    ``files``: returns what `InWholeFiles.whole_files` does; ``before``: the table without a batch that is
+    checked alone.
     """
 
     table: CatalogTable
@@ -284,12 +283,14 @@ class Contents(NamedTuple):
     rows: DataFrame | None
     quarantine: DataFrame | None
     files: Callable[[], Sequence[str]] = tuple
+    before: State | None = None
 
     @classmethod
     def with_batch(cls, prepared: Prepared) -> Contents:
         """The table as the commit of a batch leaves it."""
-        table, (state, rows) = prepared.planned.batch.table, prepared.staged()
-        return cls(table, state, rows, staged(table, prepared.rejects), prepared.whole_files)
+        planned, (state, rows) = prepared.planned, prepared.staged()
+        table, before = planned.batch.table, planned.state
+        return cls(table, state, rows, staged(table, prepared.rejects), prepared.whole_files, before)
 
     @classmethod
     def of(cls, table: CatalogTable, state: State) -> Contents:
@@ -328,19 +329,21 @@ def compared(
     *,
     exactly: bool,
     must_exist: bool = True,
-    is_part: bool = False,
 ) -> Verdict:
     """Compare the files with the table. Raises DataError if it cannot be read.
 
-    ``must_exist``: raise UsageError for records of which there is no table; ``is_part``: as of `Stored`.
+    ``must_exist``: raise UsageError for records of which there is no table.
     """
-    table, state, rows, quarantine, data_files = contents
+    table, state, rows, quarantine, data_files, _ = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
-    beside = {f.name for f in columns.fields} - {f.name for f in struct.fields}
+    beside = _beside(contents, columns)
+    left_out = {f.name for f in columns.fields} - {f.name for f in struct.fields}
+    if beside is not None and beside.epochs:
+        left_out.discard(beside.order)
     # Where no record has come, or all of them wait, there is no table yet.
     stored = Stored.of(
-        table.spark.range(0).select() if rows is None else _live(rows, columns).drop(*beside),
+        table.spark.range(0).select() if rows is None else _live(rows, columns).drop(*left_out),
         replace(state.schema, struct=struct),
         quarantine,
         state.properties,
@@ -348,15 +351,17 @@ def compared(
     )
     # Rows that only record a delete are none of the table's.
     has_deletes = own_column(columns, DELETED_KIND) is not None
-    stored = replace(
-        stored, readings=files.by_file, files=tuple if has_deletes else data_files, is_part=is_part
-    )
+    by_spark = has_deletes or (beside is not None and beside.epochs)
+    stored = replace(stored, readings=files.by_file, files=tuple if by_spark else data_files, beside=beside)
     spark = table.spark
     try:
         verdict = files.verdict(spark, stored, exactly=exactly)
         stored = replace(stored, files=tuple)
         if verdict.missing and (by_file_now := _readings(spark, stored, files)):
             stored = replace(stored, readings=by_file_now)
+            verdict = files.verdict(spark, stored, exactly=exactly)
+        if verdict.missing and beside is not None and (earlier := _earlier(contents, columns)) is not None:
+            stored = replace(stored, earlier=earlier)
             verdict = files.verdict(spark, stored, exactly=exactly)
         if verdict.missing and (all_kept := kept(table)) is not None:
             stored = replace(stored, quarantine=all_kept)
@@ -369,6 +374,37 @@ def compared(
         message, hint = explained(error)
         ended = java_ended(error)
         raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
+
+
+def _beside(contents: Contents, columns: Struct) -> Beside | None:
+    """Other changes of the table than those of its batch; None where there can be none.
+
+    ``columns``: those of its rows.
+    """
+    row_key = from_properties(contents.state.properties).row_key
+    if contents.before is None or row_key is None:
+        return None
+    order = own_column(columns, ORDER_KIND)
+    truncate = place_of_truncate(contents.before.properties)
+    return Beside("" if order is None else order.name, truncate, epochs=row_key.epoch > 0)
+
+
+def _earlier(contents: Contents, columns: Struct) -> DataFrame | None:
+    """Keys whose changes of before a batch may count instead of its own; None where no row shows all of them.
+
+    ``columns``: those of the table's rows.
+    """
+    row_key, before = from_properties(contents.state.properties).row_key, contents.before
+    if row_key is None or before is None or not before.exists:
+        return None
+    if row_key.keep:
+        return None if row_key.order_by else contents.table.read_readable()
+    order, mark = own_column(columns, ORDER_KIND), own_column(columns, DELETED_KIND)
+    if order is None:
+        return None
+    if mark is not None:
+        return None if contents.rows is None else contents.rows.where(name(mark.name))
+    return contents.table.remembered_deletes(order.name) if row_key.remembers else None
 
 
 def read_as(table: CatalogTable, state: State, files: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -228,8 +228,7 @@ def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Ite
             if (of_table := records.get(name)) is None:
                 return violations
             share = files._replace(files=of_table.sources, by_file={}, dealt=of_table)
-            contents, is_new = Contents.with_batch(prepared), not planned.state.exists
-            return violations + not_found(contents, share, is_new=is_new, must_exist=False)
+            return violations + not_found(Contents.with_batch(prepared), share, must_exist=False)
 
         yield check
 

@@ -29,7 +29,7 @@ from driftline.verify.matching_key import Meeting, TableColumn, TableStruct
 from driftline.verify.moments import FarMoment, Moment, micros, moment
 from driftline.verify.values import Cell, ValueSettings, typed
 
-NUMBER, TEXT = "number", "text"
+NUMBER, TEXT, MOMENT = "number", "text", "moment"
 NUMBERS = ("int", "long", "decimal", "double", "float")
 _PLAIN_BITS = 1000  # of whole numbers that are texts without an exponent
 # A text column comes last: it may hold what another one converts to

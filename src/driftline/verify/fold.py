@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.schema.definition import POSITION, UNAVAILABLE
 from driftline.core.settings.fields import spelled_path
-from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.row_key import KEY_TEXT, RowKey
 from driftline.errors import DataError
+from driftline.verify.beside import ALWAYS, NEVER, Beside, Order, PlacedOrder, key_in, order_in
 from driftline.verify.comparison import TEXTS, Comparison, begin_task
 from driftline.verify.conditions import (
+    MOMENT,
     NUMBER,
     NUMBERS,
     TEXT,
@@ -45,16 +47,13 @@ from driftline.verify.match import (
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.moments import micros
 from driftline.verify.values import ValueSettings, moment_of
-from driftline.verify.verdict import LISTED, Verdict, shown
+from driftline.verify.verdict import LISTED, RowDifference, Verdict, shown
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
-MOMENT = "moment"
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _KINDS = {"boolean": "boolean", "binary": "binary", "fixed": "binary", **dict.fromkeys(NUMBERS, NUMBER)}
-
-Order: TypeAlias = "tuple[tuple[str, Any], ...]"
 
 
 class NoChange(Exception):
@@ -105,9 +104,30 @@ class ChangeReader:
         """The order of a change, compared as tuples are. Raises NoChange."""
         return self._order([order_field.of_record(record, self.settings) for order_field in self.order])
 
-    def order_of_row(self, row: Mapping[str, Any]) -> Order:
-        """The order of the change that a table's row is of. Raises NoChange."""
-        return self._order([order_field.of_row(row) for order_field in self.order])
+    def order_of_row(self, row: Mapping[str, Any], column: str) -> PlacedOrder:
+        """The order of the change that a table's row is of; `NEVER` for a row without one.
+
+        Args:
+            row: the row.
+            column: has the order as a text, of which the epoch is read, if changes have more than one.
+        """
+        try:
+            order = self._order([order_field.of_row(row) for order_field in self.order])
+        except NoChange:
+            return NEVER
+        epoch = 0
+        if self.row_key.epoch:
+            placed = order_in(row.get(column) or "", self.kinds)
+            epoch = -1 if placed is None else int(placed[0])
+        return (epoch, order) if order else NEVER
+
+    def earlier(self, row: Mapping[str, Any], column: str) -> tuple[str, PlacedOrder]:
+        """The key of a change before the sources, and its order, a text in the ``column``.
+
+        It is `ALWAYS` where changes have none, `NEVER` if the text is no order.
+        """
+        key = json.dumps(key_in(row[KEY_TEXT])) if KEY_TEXT in row else self.key_of_row(row)
+        return key, (order_in(row.get(column) or "", self.kinds) or NEVER) if column else ALWAYS
 
     def _order(self, values: Sequence[Any]) -> Order:
         parts = []
@@ -144,7 +164,7 @@ def _ordered(value: Any, kind: str | None, settings: ValueSettings) -> tuple[str
 
 # The numbers are part of the keys that sort: rows come before the changes of their key, and what waits before
 # what was read.
-_ROW, _CHANGE, _TALLY = range(3)
+_ROW, _EARLIER, _CHANGE, _TALLY = range(4)
 _WAITING, _READ = range(2)
 # The first part sorts; its first number says which task
 _Keyed: TypeAlias = "tuple[tuple[Any, ...], Any]"
@@ -233,25 +253,46 @@ class FoldTally:
 
 
 @dataclass(frozen=True, slots=True)
+class _KeyRows:
+    """The rows that the table has of a key.
+
+    Attributes:
+        rows: the first of them.
+        n: their number.
+        before: the order of the last change of the key that came before the sources, as far as it is known.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    n: int
+    before: PlacedOrder
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedFold:
     """The fold of a source by the key of a table.
 
     Attributes:
         files: the source's, in the order of their ingest.
         truncate: the position of the last truncate in it, empty without one.
-        is_part: the table has other changes, too, one of which may count for a key instead.
+        beside: the table has other changes, too, one of which may count for a key instead.
     """
 
     comparison: Comparison
     row_key: RowKey
     files: Mapping[str, int]
     truncate: str = ""
-    is_part: bool = False
+    beside: Beside | None = None
 
     def verdict(
-        self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[tuple[bytes, bool]] | None
+        self,
+        reads: RDD[Read],
+        stored: RDD[dict[str, Any]],
+        quarantined: RDD[tuple[bytes, bool]] | None,
+        before: RDD[dict[str, Any]] | None = None,
     ) -> Verdict:
         """Compare the latest change of each key with the table's rows.
+
+        ``before``: keys with changes that came before the sources.
 
         Raises DataError for a format of which nulls are not read, where these tell what a patch empties.
         """
@@ -272,6 +313,7 @@ class KeyedFold:
             keyed = _sorted(texts, tasks).mapPartitions(self.not_waiting)
         # Rows stand next to the changes, so a task holds one key at a time.
         both = keyed.union(stored.mapPartitions(self.rows))
+        both = both if before is None else both.union(before.mapPartitions(self.earlier))
         tallies = _sorted(both, tasks).mapPartitions(self.folded).collect()
         return reduce(add, tallies, FoldTally()).verdict(exactly=self.comparison.terms.exactly)
 
@@ -368,6 +410,19 @@ class KeyedFold:
             key = reader.key_of_row(row)
             yield (_number(key), key, _ROW), packed(row)
 
+    def earlier(self, before: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
+        """The orders of changes before the sources, by key."""
+        begin_task()
+        reader, column = self._reader(), "" if self.beside is None else self.beside.order
+        for row in before:
+            key, when = reader.earlier(row, column)
+            yield (_number(key), key, _EARLIER), when
+
+    def columns_of_keys(self) -> set[str]:
+        """The columns of rows that `earlier` reads."""
+        columns = {names[0] for key_field in self._reader().key for names, _ in key_field.columns}
+        return columns | {KEY_TEXT} | ({self.beside.order} if self.beside is not None else set())
+
     def folded(self, keyed: Iterable[_Keyed]) -> Iterator[FoldTally]:
         """Compare the latest change of each key with the key's rows."""
         begin_task()
@@ -377,31 +432,35 @@ class KeyedFold:
             latest: SourceChange | None = None
             cut: SourceChange | None = None
             record: Any = None
-            n = 0
+            n, before = 0, NEVER
             for key, value in group:
                 if key[2] == _TALLY:
                     tally += value
                 elif key[2] == _ROW:
                     n += 1
                     stored = stored or [value]
+                elif key[2] == _EARLIER:
+                    before = max(before, value)
                 else:
                     tally.records += 1
                     # Changes of a key come in their order, so each one overtakes the one before it.
                     tally.overtaken += latest is not None or cut is not None
                     if self.row_key.keep and latest is not None:
                         continue
-                    if value.order < floor:
+                    if self._placed(value) < floor:
                         cut = value
                         continue
                     latest, record = value, self._after(record, value)
-            rows = [unpacked(row) for row in stored]
+            found = _KeyRows([unpacked(row) for row in stored], n, before)
             if latest is not None:
                 record = record if self._keeps else unpacked(latest.payload)
-                self._compare(latest, record, rows, n, tally)
+                self._compare(latest, record, found, tally)
+            elif cut is not None and self._counts_instead(cut, found):
+                tally.overtaken += 1
             elif cut is not None:
                 tally.goes(cut, n, "a truncate removes its row")
-            elif rows and self.comparison.terms.exactly:
-                tally.has_too_many(ExtraRows(n, shown(rows[0]), "the table", 0))
+            elif found.rows and self.comparison.terms.exactly:
+                tally.has_too_many(ExtraRows(n, shown(found.rows[0]), "the table", 0))
         yield tally
 
     def _after(self, record: Any, change: SourceChange) -> Any:
@@ -415,41 +474,57 @@ class KeyedFold:
     def _keeps(self) -> bool:
         return self.row_key.patch or self.row_key.keeps_fields
 
-    def _compare(
-        self, latest: SourceChange, record: Any, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
-    ) -> None:
-        """Count a key's latest change, after which its row has to hold the ``record``.
-
-        The table has ``n`` rows of the key, the first of them in ``rows``.
-        """
-        if latest.deletes:
-            tally.goes(latest, n, "it deletes its row")
-        elif n != 1:
-            tally.misses(latest.missing(f"the table has {n} rows of its key" if n else "its key has no row"))
-        else:
-            differences = apart(self.comparison.meeting, rows[0], record)
+    def _compare(self, latest: SourceChange, record: Any, found: _KeyRows, tally: FoldTally) -> None:
+        """Count a key's latest change, after which its row has to hold the ``record``."""
+        n = found.n
+        if n == 1 and not latest.deletes:
+            differences = self._apart(found.rows[0], record, latest)
             # A list without a value leaves nothing in a row that is older than the list's column.
             if all(d.unproven for d in differences):
                 tally.found += 1
-            elif self.is_part and self._is_of_another(rows[0], latest):
-                tally.overtaken += 1
-            else:
-                tally.misses(latest.missing(differences=differences))
+                return
+            lost = latest.missing(differences=differences)
+        else:
+            lost = latest.missing(f"the table has {n} rows of its key" if n else "its key has no row")
+        if (n or not latest.deletes) and self._counts_instead(latest, found):
+            tally.overtaken += 1
+        elif latest.deletes:
+            tally.goes(latest, n, "it deletes its row")
+        else:
+            tally.misses(lost)
 
-    def _is_of_another(self, row: Mapping[str, Any], latest: SourceChange) -> bool:
-        """True if a row is of a change that counts before the ``latest`` one of the source."""
-        try:
-            order_ = self._reader().order_of_row(row)
-        except NoChange:
+    def _apart(self, row: Mapping[str, Any], record: Any, latest: SourceChange) -> list[RowDifference]:
+        """The differences of a row from the record that it has to hold."""
+        differences = apart(self.comparison.meeting, row, record)
+        if self.beside is None or not differences or not self.row_key.keeps_fields:
+            return differences
+        # What a message does not have, the row has from one before the sources.
+        lacking = _lacking(unpacked(latest.payload))
+        return [d for d in differences if d.steps[0] not in lacking]
+
+    def _counts_instead(self, change: SourceChange, found: _KeyRows) -> bool:
+        """True if a change that the table has beside those of the sources counts for a key, not this one."""
+        if self.beside is None or found.n > 1:
             return False
+        when, keeps_first = self._placed(change), self.row_key.keep
+        if not found.n:
+            return found.before > when and not keeps_first
+        if not self.row_key.order_by:
+            return keeps_first and found.before == ALWAYS
+        order_ = self._reader().order_of_row(found.rows[0], self.beside.order)
         # Of equal orders the later arrival counts, or, where the first record of a key stays, the row's.
-        return bool(order_) and (order_ <= latest.order if self.row_key.keep else order_ > latest.order)
+        return NEVER < order_ <= when if keeps_first else order_ > when and order_ >= self._floor()
 
-    def _floor(self) -> Order:
+    def _placed(self, change: SourceChange) -> PlacedOrder:
+        return self.row_key.epoch, change.order
+
+    def _floor(self) -> PlacedOrder:
         """The order below which changes do not count."""
-        if not self.truncate:
-            return ()
-        return self._reader().order_of({POSITION[0]: {POSITION[1]: self.truncate}})
+        before = (0, "") if self.beside is None else self.beside.truncate
+        epoch, position = max(before, (self.row_key.epoch, self.truncate))
+        if not position:
+            return NEVER
+        return epoch, self._reader().order_of({POSITION[0]: {POSITION[1]: position}})
 
     def _reader(self) -> ChangeReader:
         meeting = self.comparison.meeting
@@ -472,12 +547,15 @@ def _patched(value: Any, patch: Any) -> Any:
 
 def _filled(before: Any, record: Any) -> Any:
     """A record with the fields that it does not have the values of, as they were before."""
-    change = record.get(UNAVAILABLE[0])
-    lacking = change.get(UNAVAILABLE[1]) if isinstance(change, dict) else None
-    if lacking is None:
-        return record
-    names = json.loads(lacking)
+    names = _lacking(record)
     return {**record, **{name: before[name] for name in names if before is not None and name in before}}
+
+
+def _lacking(record: Any) -> Sequence[str]:
+    """The fields that a record does not have the values of, as its message lacks them."""
+    change = record.get(UNAVAILABLE[0])
+    names = change.get(UNAVAILABLE[1]) if isinstance(change, dict) else None
+    return () if names is None else list(json.loads(names))
 
 
 def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:

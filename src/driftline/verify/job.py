@@ -27,6 +27,7 @@ from driftline.core.settings.properties import EXPECTED, from_properties, readin
 from driftline.core.settings.row_key import RowKey
 from driftline.core.support import deep_recursion
 from driftline.runtime.stores import is_stored
+from driftline.verify.beside import Beside
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
     EXTRA,
@@ -96,7 +97,8 @@ class Stored:
     column id. ``row_key``: how its rows are known, None where each record is a row. ``readings``: by file the
     properties by which it was read, if those are not the table's. ``expect``: what is expected of records.
     ``files``: lists Parquet files of this machine that together have these rows; none if they have others.
-    ``is_part``: the sources are a part of what the table has by its key.
+    ``beside``: what else the table has by its key, where the sources are a part of it. ``earlier``: keys with
+    changes of before the sources: remembered deletes, or rows where the first record of a key stays.
     """
 
     rows: str | DataFrame | LocalRows
@@ -110,7 +112,8 @@ class Stored:
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect: Sequence[Expectation] = ()
     files: Callable[[], Sequence[str]] = tuple
-    is_part: bool = False
+    beside: Beside | None = None
+    earlier: DataFrame | None = None
 
     def read_by(self, sources: Sequence[str]) -> dict[str, dict[str, str]]:
         """The properties by which each file was ingested, by which it is judged."""
@@ -178,7 +181,8 @@ def verify(
     with tasks.session(), deep_recursion(_LEVELS):
         pieces = _pieces(by_file, fmt, table, own_signs=settings.mixed_signs)
         engine, fmt = tasks, _of_values(fmt)
-        if isinstance(tasks, SparkTasks) and tasks.run_here and _is_little(sources, fmt, pieces):
+        runs_here = isinstance(tasks, SparkTasks) and tasks.run_here and table.earlier is None
+        if isinstance(tasks, SparkTasks) and runs_here and _is_little(sources, fmt, pieces):
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         files = _SourceFiles(sources, by_file, fmt, grouped(pieces, engine.cores), names or {})
         return _Verification(engine, table, files, settings, expected, exactly).verdict()
@@ -246,7 +250,7 @@ def verify_dealt(
     tasks = SparkTasks(spark)
     with tasks.session(), deep_recursion(_LEVELS):
         engine: Engine = tasks
-        if tasks.run_here and records.size <= HERE:
+        if tasks.run_here and records.size <= HERE and table.earlier is None:
             engine = DriverTasks.beside(tasks, table.rows, table.quarantine, _unmet(expected)) or tasks
         keys = _field_keys(table)
         fmt = _of_values(records.fmt)
@@ -369,8 +373,9 @@ class _Verification:
         quarantined = _quarantined(engine, table, expected)
         if table.row_key is not None:
             records, truncate = _unwrapped(reads, table.row_key, properties)
-            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate, table.is_part)
-            return fold.verdict(_judged(records, comparison, expected), stored.records(), quarantined)
+            fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate, table.beside)
+            judged, before = _judged(records, comparison, expected), _before(engine, table, fold)
+            return fold.verdict(judged, stored.records(), quarantined, before)
         check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
         columns, verdict = comparison.meeting.record.columns, None
         # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
@@ -378,6 +383,16 @@ class _Verification:
         if as_lines and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, files.tasks, engine, stored))
         return verdict or check.verdict(check.reads, stored.records())
+
+
+def _before(engine: Any, table: Stored, fold: KeyedFold) -> RDD[dict[str, Any]] | None:
+    """The keys of before the sources, with the orders of their changes; None if they are not looked up."""
+    if table.earlier is None:
+        return None
+    needed = fold.columns_of_keys()
+    others = [column for column in table.earlier.columns if column not in needed]
+    rows: StoredRows = engine.rows(table.earlier.drop(*others))
+    return rows.records()
 
 
 def _numbered(sources: Sequence[str]) -> dict[str, int]:

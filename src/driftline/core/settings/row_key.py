@@ -42,6 +42,7 @@ ORDER_COLUMN = Field(
     STRING,
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
 )
+KEY_TEXT = "driftline:key"  # of remembered deletes whose key is one text
 ORDERS_KIND = "order_fields"
 ORDERS_COLUMN = Field(
     "_order_fields",

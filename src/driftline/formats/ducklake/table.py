@@ -11,6 +11,7 @@ from driftline.core.history.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import UUID, Primitive, Schema, without_types
+from driftline.core.settings.row_key import KEY_TEXT
 from driftline.errors import no_table
 from driftline.formats.base import CatalogTable, LastBatch, State
 from driftline.formats.ducklake.alteration import DuckLakeAlteration, new_layout, rename_table
@@ -20,9 +21,18 @@ from driftline.formats.ducklake.files import local
 from driftline.formats.ducklake.layout import FORMAT, laid, parts_of, versions_of
 from driftline.formats.ducklake.read import read_as, read_between, read_table, scanned
 from driftline.formats.ducklake.reverting import last_batch
-from driftline.formats.ducklake.snapshot import DuckLakeHandle, LakeState, ingested_files, load, split
+from driftline.formats.ducklake.snapshot import (
+    DELETES_OF,
+    DELETES_SUFFIX,
+    DuckLakeHandle,
+    LakeState,
+    ingested_files,
+    load,
+    split,
+)
 from driftline.formats.ducklake.statistics import table_statistics
 from driftline.formats.ducklake.types import defaults_ever, readable, why_unreadable
+from driftline.sql.quoting import name as quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +104,14 @@ class DuckLakeTable(CatalogTable):
     def whole_files(self) -> list[str]:
         """Return the files of the present rows; none if rows are deleted, or values are not in the files."""
         return scanned(self.handle).whole_files()
+
+    def remembered_deletes(self, order: str) -> DataFrame | None:
+        """Return the deletes that the table remembers: each key as one text, and its ``order``."""
+        deletes = self.other_table(self.name + DELETES_SUFFIX)
+        owner = deletes.load().properties.get(DELETES_OF)
+        if owner is None or owner != self.load().uuid:
+            return None
+        return deletes.read().selectExpr(f"key as {quoted_name(KEY_TEXT)}", f"_order as {quoted_name(order)}")
 
     def appended(self, before: State, now: State) -> DataFrame | None:
         """Return the rows that others appended between two states of the table; None if they did more."""

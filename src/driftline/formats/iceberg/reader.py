@@ -11,7 +11,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.history.entries import COMPACTED, LEDGER
-from driftline.core.history.retention import rolled_back
+from driftline.core.history.retention import DELETES_BRANCH, rolled_back
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import items, java_class, java_errors, metadata_json, short
@@ -172,6 +172,14 @@ def read_readable(table: IcebergHandle) -> DataFrame:
     if unreadable(table.name, schema) is None:
         return read_table(table)
     return partial(table.spark, table.java(), table.name, schema)
+
+
+def read_deletes(table: IcebergHandle) -> DataFrame | None:
+    """Read the deletes that the table remembers; None if it remembers none."""
+    if not table.existing().refs().containsKey(DELETES_BRANCH):
+        return None
+    table.java_catalog.invalidateTable(table.identifier)
+    return table.spark.sql(f"select * from {table.full_name} version as of '{DELETES_BRANCH}'")
 
 
 def read_as(table: IcebergHandle, java: Any, schema: Schema) -> DataFrame:

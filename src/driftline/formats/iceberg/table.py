@@ -49,6 +49,7 @@ from driftline.formats.iceberg.reader import (
     note_in,
     read_appended,
     read_between,
+    read_deletes,
     read_readable,
     read_table,
     undone,
@@ -136,6 +137,10 @@ class IcebergTable(CatalogTable):
     def whole_files(self) -> list[str]:
         """Return the files of the present rows; none if rows are deleted, or values are not in the files."""
         return whole_files(self.handle.existing(), self.load().schema)
+
+    def remembered_deletes(self, order: str) -> DataFrame | None:
+        """Return the deletes that the table remembers, in its columns of the key and the ``order``."""
+        return read_deletes(self.handle)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """Return the rows that a snapshot appended; None if they cannot be read alone."""

@@ -1,0 +1,150 @@
+"""Audits with `verify` of tables with a key: what a batch leaves, beside what the table had before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import AuditError
+from driftline.lake import Lake, Table
+
+VERIFY: dict[str, Any] = {"audit": True, "verify": True}
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def put(file: Path, records: Sequence[Record]) -> Path:
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return file
+
+
+def behind(file: Path, records: Sequence[Record]) -> Callable[[str], None]:
+    """Put records into the file after it was written, and before it is checked: as if the batch had lost them."""
+
+    def change(phase: str) -> None:
+        if phase == "auditing":
+            with file.open("a") as lines:
+                lines.writelines(f"{json.dumps(record)}\n" for record in records)
+
+    return change
+
+
+def lost_lines(table: Table, file: Path, lost: Sequence[Record]) -> list[int]:
+    """The lines that an audit of the file misses, if it gets these records behind the batch."""
+    with pytest.raises(AuditError) as raised:
+        table.ingest(file, **VERIFY, progress=behind(file, lost))
+    return sorted({int(found.seen_in.rpartition(":")[2]) for found in raised.value.result.audit})
+
+
+GONE = {"gone": True}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, pytest.param({"deletes": "soft"}, marks=pytest.mark.nightly)], ids=["hard", "soft"]
+)
+def test_batch_with_deletes_and_an_order_is_verified_beside_rows_and_deletes_from_before(
+    table: Table, tmp_path: Path, settings: Record
+) -> None:
+    deleted = [{"id": "c", "at": 5, **GONE}, {"id": 7, "at": 5, **GONE}]
+    first = [{"id": 1, "at": 5}, {"id": 2, "at": 5}, *deleted]
+    keyed = {"key": "id", "order_by": "at", "delete_when": "gone = true", **settings}
+    table.ingest(put(tmp_path / "a.jsonl", first), **VERIFY, **keyed)
+    late = [{"id": 1, "at": 4, **GONE}, {"id": "c", "at": 4, "n": 1}, {"id": 7.0, "at": -1, "n": 1}]
+    second = [*late, {"id": 2, "at": 6, **GONE}, {"id": 4, "at": 1, "n": 1}, {"id": 4, "at": 2, **GONE}]
+    file = put(tmp_path / "b.jsonl", second)
+    lost = [
+        {"id": 1, "at": 6, **GONE},
+        {"id": "c", "at": 6, "n": 2},
+        {"id": 4, "at": 3, "n": 1},
+        {"id": 9, "at": 1},
+    ]
+    assert lost_lines(table, file, lost) == [7, 8, 9, 10]
+    table.ingest(put(file, second), **VERIFY)
+    live = table.read().where("not coalesce(_is_deleted, false)") if settings else table.read()
+    assert live.count() == 1
+
+
+def test_batch_of_a_later_epoch_is_verified_beside_rows_of_an_earlier_one(
+    table: Table, tmp_path: Path
+) -> None:
+    first = [{"id": 1, "at": 5}, {"id": 2, "at": 5}, {"id": 3, "at": 5}]
+    table.ingest(put(tmp_path / "a.jsonl", first), key="id", order_by="at", **VERIFY)
+    table.lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('driftline.epoch' = '1')")
+    file = put(tmp_path / "b.jsonl", [{"id": 1, "at": 3, "n": 1}])
+    table.ingest(file, **VERIFY)
+    second = [{"id": 1, "at": 2, "n": "late"}]
+    file = put(tmp_path / "c.jsonl", second)
+    assert lost_lines(table, file, [{"id": 2, "at": 4, "n": 1}]) == [2]
+    table.ingest(put(file, second), **VERIFY)
+    assert sorted(row.n or 0 for row in table.read().collect()) == [0, 0, 1]
+
+
+def test_batch_of_a_table_that_keeps_first_records_is_verified_beside_those_from_before(
+    table: Table, tmp_path: Path
+) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", [{"id": 1, "n": 1}]), key="id", merge="keep", **VERIFY)
+    second = [{"id": 1, "n": "again"}, {"id": 2, "n": 1}, {"id": 2, "n": 2}]
+    file = put(tmp_path / "b.jsonl", second)
+    assert lost_lines(table, file, [{"id": 3, "n": 1}]) == [4]
+    table.ingest(put(file, second), **VERIFY)
+    assert sorted(row.n for row in table.read().collect()) == [1, 1]
+
+
+# Envelopes -----------------------------------------------------------------------------------------------------
+
+
+def change(op: str, lsn: int, id_: int, before: int | None = None, **row: Any) -> Record:
+    """A message of Debezium's about a row of PostgreSQL's."""
+    source = {"connector": "postgresql", "lsn": lsn}
+    if op == "d":
+        return {"op": op, "before": {"id": id_}, "after": None, "source": source}
+    was = None if before is None else {"id": before}
+    return {"op": op, "before": was, "after": {"id": id_, **row}, "source": source}
+
+
+TOAST = "__debezium_unavailable_value"
+CHANGES = [
+    [change("c", 10, 1, n=1, text="long"), change("c", 11, 2, n=1), change("d", 12, 3)],
+    [
+        change("u", 13, 1, n=2, text=TOAST),
+        change("d", 9, 2),
+        change("c", 5, 3, n=1),
+        change("c", 14, 4, n=1),
+        change("u", 15, 5, 4, n=2),
+    ],
+    [{"op": "t", "source": {"connector": "postgresql", "lsn": 30}}, change("c", 29, 6), change("c", 31, 7)],
+    [change("c", 28, 8), change("u", 32, 7, n=3)],
+]
+LOST = [change("u", 40, 1, n=9), change("c", 41, 3), change("d", 42, 2), change("c", 43, 9)]
+
+
+def test_changes_of_a_database_are_verified_beside_those_from_before(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "0.jsonl", CHANGES[0]), key="id", envelope="debezium", **VERIFY)
+    file = put(tmp_path / "1.jsonl", CHANGES[1])
+    assert lost_lines(table, file, LOST) == [6, 7, 8, 9]
+    for number, changes in enumerate(CHANGES[1:], 1):
+        table.ingest(put(tmp_path / f"{number}.jsonl", changes), **VERIFY)
+        if number == 1:
+            rows = {row.id: (row.n, row.text) for row in table.read().collect()}
+            assert rows == {1: (2, "long"), 2: (1, None), 5: (2, None)}
+    assert [(row.id, row.n) for row in table.read().collect()] == [(7, 3)]
+
+
+@pytest.mark.nightly
+def test_changes_that_count_as_they_arrive_are_verified(table: Table, tmp_path: Path) -> None:
+    table.ingest(
+        put(tmp_path / "a.jsonl", CHANGES[0]), key="id", envelope="debezium", order_by="_arrival", **VERIFY
+    )
+    second = [change("u", 1, 1, n=5), change("d", 1, 2)]
+    file = put(tmp_path / "b.jsonl", second)
+    assert lost_lines(table, file, [change("d", 1, 1), change("c", 1, 4)]) == [3, 4]
+    table.ingest(put(file, second), **VERIFY)
+    assert [(row.id, row.n) for row in table.read().collect()] == [(1, 5)]
