@@ -15,6 +15,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.targets import PatternBatch
 from driftline.core.history.batch_properties import Captured as CapturedBatch
 from driftline.core.history.batch_properties import Token
+from driftline.core.settings.surfaces import in_python
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest import attempts, fan_out, pipeline
 from driftline.ingest.fan_out import FanOutAuditError, FanOutError
@@ -357,6 +358,38 @@ def test_records_of_a_table_that_is_gone_wait_once_while_the_capture_goes_on_whe
     captured.lake.alter(f"ALTER TABLE {captured.namespace}.away RENAME TO a")
     assert captured.lake.table(name).replay().written == 4
     captured.goes_on()
+
+
+@pytest.mark.parametrize("runs", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_capture_goes_on_with_a_dropped_table_once_what_waits_is_replayed(
+    captured: Captured, runs: bool
+) -> None:
+    name = f"{captured.namespace}.a"
+    captured.put('{"kind": "a", "id": 0}', '{"kind": "b", "id": 0}')
+    captured.start()
+    captured.lake.format.drop(name, purge=False, dry_run=False)
+    captured.put('{"kind": "a", "id": 1}', '{"kind": "b", "id": 1}')
+    with pytest.raises(DataError, match="a was dropped") as dropped:
+        captured.start()
+    assert dropped.value.hint is not None and 'on_table_error="quarantine"' in in_python(dropped.value.hint)
+
+    def replay(ended: PatternBatch) -> None:
+        if ended.result.waiting:
+            assert captured.lake.table(name).replay().written == 1
+
+    tolerant: dict[str, Any] = {"on_table_error": "quarantine", "max_files": 1}
+    if runs:
+        captured.put('{"kind": "a", "id": 2}')
+    with pytest.raises(FanOutError, match="1 table did not get"):
+        captured.tables().capture(
+            captured.source, name="kinds", checkpoint=captured.place, on_batch=replay, **tolerant
+        ).awaitTermination(120)
+    captured.put('{"kind": "a", "id": 3}')
+    (ended,) = captured.start()
+    assert [(of.table, of.rows_written) for of in ended.results] == [(name, 1)]
+    assert sorted(row.id for row in captured.lake.table(name).read().collect()) == [1, *[2] * runs, 3]
+    verdict = captured.tables().verify([*captured.source.iterdir()], exactly=True)
+    assert (verdict.missing, verdict.extra) == (1, 0)  # what was dropped
 
 
 @pytest.mark.nightly

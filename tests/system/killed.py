@@ -1,7 +1,7 @@
 """Captures that die where they are told to: `killed.py`, told of each start of them by a line of JSON on standard input.
 
 A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table
-or pattern of tables, name, options of the capture; `die`: phase and how often it begins before; `in_order`: its tables commit one
+or pattern of tables, name, options of the capture; `settings` by table; `die`: phase and how often it begins before; `in_order`: its tables commit one
 by one, so that few of them do before it dies; `tidy`: first compacts the tables and expires all snapshots but the last, of
 Iceberg; `waits`: it does not run this time, but its lake is opened, as Spark starts with the way to
 the stores of the first one. Without `die` they go to their end, and the answer is what is there then, whole where the table is a
@@ -85,7 +85,7 @@ def run(captures: list[dict], lakes: list[Lake], ready: threading.Barrier) -> No
     """Run the captures to their end, or until each has died."""
     running = [
         (lake.fan_out if is_pattern(one["table"]) else lake.table)(one["table"]).capture(
-            one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **one.get("options", {})
+            one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **options(one)
         )
         for one, lake in zip(captures, lakes, strict=True)
     ]
@@ -93,6 +93,18 @@ def run(captures: list[dict], lakes: list[Lake], ready: threading.Barrier) -> No
         with suppress(Died):
             query.awaitTermination()
             assert "die" not in one, f"{one['name']} into {one['lake']} ended before it died"
+
+
+def options(one: dict) -> dict:
+    if "settings" not in one:
+        return one.get("options", {})
+    by_table = one["settings"]
+    of_all = (
+        (lambda table: by_table.get(table, {}))
+        if is_pattern(one["table"])
+        else by_table.get(one["table"], {})
+    )
+    return {**one["options"], "settings": of_all}
 
 
 def opened(one: dict, number: int) -> Lake:

@@ -1,5 +1,5 @@
 """A capture of a topic with sixty kinds of drifting records is killed twenty times: each of its tables is what a capture of its
-kind alone makes. Beside it captures of files die into a DuckLake, and into a REST catalog whose tables are in a store. All of
+kind alone makes. Some of the kinds are changes of rows by key. Beside it captures of files die into a DuckLake, and into a REST catalog whose tables are in a store. All of
 them run in one process, as in `test_capture_faults.py`: at some of the points it is killed, at the others the lakes become what
 a kill would have left of them.
 """
@@ -25,18 +25,30 @@ AT_ONCE = 6  # captures of one kind each
 FEW = 4  # kinds of the captures of files
 VALUES: Sequence[object] = (1, 2.5, "x", True, "2026-03-02", [1, "y"], {"a": 1}, {"a": "z", "b": [2]}, None)
 OPTIONS = {"expect": {"q": "q >= 0 else quarantine"}}
+KEYED = range(0, KINDS, 15)  # kinds whose records write and delete rows
+KEY = {"key": "kind,id", "order_by": "at", "delete_when": "op = 'd'"}
 
 
 def records(kind: int, number: int) -> list[str]:
     """Records of a kind in a batch, whose fields drift in a way of the kind's own; now and then one is not as expected."""
     chance = random.Random(f"{kind}, {number}")
-    return [
-        json.dumps({
+    drifting = [
+        {
             "kind": f"k{kind}", "id": RECORDS * number + place, "q": chance.randint(-1, 6), f"c{number}": place,
             **{f"f{chance.randrange(5)}": chance.choice(VALUES) for _ in range(3)},
-        })
+        }
         for place in range(RECORDS)
     ]  # fmt: skip
+    if kind in KEYED:
+        for record in drifting:
+            # Of a few rows, which are written and deleted, and at times by a record that comes too late.
+            record |= {"id": chance.randrange(2), "at": chance.randrange(9), "op": chance.choice("ud")}
+    return [json.dumps(record) for record in drifting]
+
+
+def settings(kinds: int) -> dict[str, dict[str, str]]:
+    """The settings by table."""
+    return {f"kinds.k{kind}": KEY for kind in KEYED if kind < kinds}
 
 
 def others(number: int) -> list[str]:
@@ -59,7 +71,7 @@ def of_topic(kafka: Kafka, lake: Path) -> dict[str, Any]:
             kafka.send(f"alone-k{kind}", [line.encode() for line in records(kind, number)], partition=0)
     return {
         "lake": str(lake), "source": f"kafka://{kafka.address}/kinds", "table": "kinds.{kind}", "name": "kinds",
-        "options": {"max_records": RECORDS * (KINDS + 1), **OPTIONS},
+        "options": {"max_records": RECORDS * (KINDS + 1), **OPTIONS}, "settings": settings(KINDS),
     }  # fmt: skip
 
 
@@ -68,7 +80,7 @@ def alone(kafka: Kafka, lake: Path) -> Iterator[dict[str, Any]]:
     for kind in ("_other", *(f"k{number}" for number in range(KINDS))):
         yield {
             "lake": str(lake), "source": f"kafka://{kafka.address}/alone-{kind}", "table": f"kinds.{kind}",
-            "name": kind, "options": {"max_records": RECORDS, **OPTIONS}, "whole": True,
+            "name": kind, "options": {"max_records": RECORDS, **OPTIONS}, "settings": settings(KINDS), "whole": True,
         }  # fmt: skip
 
 
@@ -79,7 +91,7 @@ def of_files(folder: Path, lake: str, **more: Any) -> dict[str, Any]:
         (folder / f"{number}.jsonl").write_text("\n".join(batch(FEW, number)))
     return {
         "lake": lake, "source": str(folder), "table": "kinds.{kind}", "name": "kinds",
-        "options": {"max_files": 1, **OPTIONS}, "in_order": True, **more,
+        "options": {"max_files": 1, **OPTIONS}, "settings": settings(FEW), "in_order": True, **more,
     }  # fmt: skip
 
 

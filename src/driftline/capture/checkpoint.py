@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -374,6 +374,11 @@ class Checkpoint:
     def remember_tables(self, entries: Mapping[str, TableEntry]) -> None:
         """Keep what is known of tables of a pattern that got a batch."""
         self._write({"tables": {**self._known.get("tables", {}), **entries}})
+
+    def forget_tables(self, names: Collection[str]) -> None:
+        """Forget tables of a pattern, which get their next batch as if it were their first one."""
+        known = self._known.get("tables", {})
+        self._write({"tables": {table: entry for table, entry in known.items() if table not in names}})
 
     def assigned(self, epoch: int) -> list[tuple[list[str | None], str]] | None:
         """The tables of values that an attempt of a batch into a pattern has kept; None without one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -34,6 +35,8 @@ from driftline.ingest.result import Result, ResultJson
 from driftline.ingest.route import named_values
 from driftline.ingest.router import tables_of
 from driftline.keys.stored import KeyCache
+from driftline.quarantine import table as quarantine
+from driftline.quarantine.replays import has_replay
 from driftline.runtime.threads import at_once
 from driftline.sources.scan import Source
 
@@ -227,6 +230,7 @@ class PatternTarget:
     ) -> PatternBatch:
         """Ingest a batch into the tables that lack it, as `CaptureTarget.ingest`."""
         checkpoint, fan_out = self.checkpoint, self.fan_out
+        _adopt_replayed(token.name, fan_out, checkpoint)
         kept, known = checkpoint.assigned(token.epoch), checkpoint.tables
 
         def of_table(name: str) -> Token:
@@ -284,6 +288,7 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
     Raises DataError if a table and the checkpoint are of different times.
     """
     catalog = fan_out.catalog
+    _adopt_replayed(name, fan_out, checkpoint)
     last, state = _last_table(name, fan_out, checkpoint)
     noted = (table for table in checkpoint.tables if not table.endswith(QUARANTINE))
     names = list(dict.fromkeys([*noted, *tables_of(catalog, fan_out.pattern)]))
@@ -300,6 +305,27 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
 
     at_once(last.spark, check, names, _TABLES_AT_ONCE)
     return Resumption(name, last, state, checkpoint, None)
+
+
+def _adopt_replayed(capture: str, fan_out: FanOut, checkpoint: Checkpoint) -> None:
+    """Go on with tables that were made anew by the replay of what waited once those before were gone."""
+    entries = checkpoint.tables
+    anew = []
+    for waiting, since in entries.items():
+        name = waiting.removesuffix(QUARANTINE)
+        noted = entries.get(name)
+        if name == waiting or noted is None or noted.epoch >= since.epoch:
+            continue
+        table = fan_out.catalog.table(name)
+        with suppress(DataError, PySparkException, Py4JError, OSError):  # it is told by who needs the table
+            state = table.load()
+            is_another = (
+                state.exists and state.uuid != noted.uuid and Captured.of(capture, state.properties) is None
+            )
+            if is_another and has_replay(quarantine.of(table).load(), state.properties):
+                anew.append(name)
+    if anew:
+        checkpoint.forget_tables(anew)
 
 
 def must_be_whole(resumption: Resumption) -> None:

@@ -45,6 +45,10 @@ RESTORE = (
     "restore the checkpoint and all tables of the pattern to one time; or give the capture another name, "
     "and new tables, to ingest everything again"
 )
+_ANEW = (
+    "go on without the rows that it had: pass --on-table-error quarantine, then --replay ingests what waits "
+    "into a new table, with which the capture goes on"
+)
 T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", DataError, UsageError)
@@ -578,7 +582,7 @@ def hinting_at_restore() -> Iterator[None]:
     try:
         yield
     except ReplacedTable as error:
-        raise ReplacedTable(f"{error.message}", RESTORE) from error
+        raise ReplacedTable(f"{error.message}", f"{RESTORE}; or {_ANEW}") from error
     except DataError as error:
         raise DataError(f"{error.message}", RESTORE) from error
 

@@ -44,6 +44,11 @@ def waits(reached: int) -> str:
     return f"coalesce({REPLAY} > {reached}, true)"
 
 
+def has_replay(quarantine: State, properties: Mapping[str, str]) -> bool:
+    """True if a table with these properties has a replay of the quarantine."""
+    return not replay_token(quarantine, 0).properties.keys().isdisjoint(properties)
+
+
 def last_replay(quarantine: State, properties: Mapping[str, str]) -> int:
     """The number of the last replay that a table with these properties has; 0 if none."""
     (key,) = replay_token(quarantine, 0).properties
