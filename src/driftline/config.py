@@ -285,9 +285,18 @@ def is_durable(durability: str, place: str = "") -> bool:
     return durability == "full"
 
 
+def is_catalog(lake: str) -> bool:
+    """True if this names the catalog of a DuckLake, and no folder.
+
+    >>> is_catalog("ducklake:sqlite:a.db"), is_catalog("s3://bucket/lake"), is_catalog("lakes/a")
+    (True, False, False)
+    """
+    return bool(_OF_CATALOG.match(lake))
+
+
 def _no_catalog(lake: str) -> None:
     """Raise UsageError if it names a catalog, where a lake is asked for."""
-    if _OF_CATALOG.match(lake):
+    if is_catalog(lake):
         install = "" if find_spec("duckdb") else "; first `pip install 'driftline[ducklake]'`"
         raise UsageError(
             f"{redacted(lake, {'': lake})} names a catalog, and a lake is a folder or a URI",

@@ -19,6 +19,8 @@ CALLS = r"""
 Lake.open(3) | Lake.open: path is an int
 Lake.open(None) | path is a NoneType
 Lake.open("") | an empty path names no lake
+Lake.open("ducklake:sqlite:lake.db") | is no folder, and no URI of a store
+Lake.open("https://example.com/lake") | is no folder, and no URI of a store
 Lake.open("a\0b") | NUL character
 Lake.open(here / "file") | Cannot make the lake folder
 Lake.open("s3://bucket/lake") | SQLite catalog

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
-from driftline.config import catalog_in, is_durable, is_found_in
+from driftline.config import catalog_in, is_catalog, is_durable, is_found_in, redacted
 from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.home import Relocation
@@ -449,11 +449,17 @@ class Lake(Shown):
 
 
 def _expanded(path: str | os.PathLike[str]) -> str:
-    """A lake's path with ``~`` as the home folder. Raises UsageError if it is empty."""
+    """A lake's path with ``~`` as the home folder. Raises UsageError if it can be no lake's."""
     # Path("") is the working directory, which a variable that is not set would make a lake.
     if not os.fspath(path):
         raise UsageError("an empty path names no lake", 'pass its folder; "." is the current one')
-    return os.path.expanduser(os.fspath(path))  # noqa: PTH111  of URIs, Path would drop a slash
+    text = os.fspath(path)
+    if is_catalog(text) or ("://" in text and not is_stored(text)):
+        raise UsageError(
+            f"{redacted(text, {'': text})} is no folder, and no URI of a store",
+            'pass the lake\'s folder or its URI; ducklake="duckdb:PATH" names the catalog of a DuckLake',
+        )
+    return os.path.expanduser(text)  # noqa: PTH111  of URIs, Path would drop a slash
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
