@@ -457,7 +457,7 @@ def _expanded(path: str | os.PathLike[str]) -> str:
     if is_catalog(text) or ("://" in text and not is_stored(text)):
         raise UsageError(
             f"{redacted(text, {'': text})} is no folder, and no URI of a store",
-            'pass the lake\'s folder or its URI; ducklake="duckdb:PATH" names the catalog of a DuckLake',
+            "pass the lake's folder or its URI, and the catalog of a DuckLake as ducklake",
         )
     return os.path.expanduser(text)  # noqa: PTH111  of URIs, Path would drop a slash
 
