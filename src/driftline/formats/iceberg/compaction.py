@@ -103,20 +103,14 @@ class FileRewrite(RowDelta):
         """Return a rewrite of the transaction; the files with the same rows are to be added to it."""
         rewrite = self._java.newRewrite()
         for file in self._rewritten:
-            rewrite.deleteFile(self._tasks[file.path].file())
-            for old in self._own_deletes(file.path):
+            rewrite.deleteFile(self._java_file(file.path))
+            for old in self._java_deletes(file.path):
                 rewrite.deleteFile(old)
         now = self._base.currentSnapshot()
         if self._version > 1:
             # Deletes by equality that come meanwhile are for the new files too.
             rewrite.dataSequenceNumber(int(now.sequenceNumber()))
         return rewrite.validateFromSnapshot(int(now.snapshotId()))
-
-    def _own_deletes(self, path: str) -> Iterator[Any]:
-        """Java's delete files of a data file that serve no other."""
-        for old in items(self._tasks[path].deletes()) if self._files[path]["deletes"] else ():
-            if old.referencedDataFile() is not None:
-                yield old
 
 
 def _values(partition: Any) -> Iterator[Any]:

@@ -129,7 +129,7 @@ def _value(raw: bytes, type_: Primitive) -> Any:
 _ROWS = 256
 # Bytes, with their lists, of more than which Spark makes shorter work
 _MANIFESTS = 8 * 2**20
-_DELETED = 2
+DELETED = 2
 _FIELDS = ("record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 
 
@@ -387,8 +387,8 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
     """
     listed = next(s["manifest-list"] for s in metadata["snapshots"] if s["snapshot-id"] == snapshot)
     for manifest in _manifests([listed]):
-        for entry in _avro(manifest["manifest_path"]):
-            if entry["status"] != _DELETED:
+        for entry in avro_records(manifest["manifest_path"]):
+            if entry["status"] != DELETED:
                 # What was not known when the manifest was written is the same for all of it.
                 added_in, sequence = entry["snapshot_id"], entry.get("file_sequence_number")
                 yield _manifest_entry(
@@ -404,15 +404,17 @@ def paths_of(metadata: Mapping[str, Any]) -> Iterator[str]:
     `entries_of`.
     """
     for manifest in _manifests([s["manifest-list"] for s in metadata.get("snapshots", ())]):
-        for entry in _avro(manifest["manifest_path"]):
-            if entry["status"] != _DELETED:
+        for entry in avro_records(manifest["manifest_path"]):
+            if entry["status"] != DELETED:
                 yield entry["data_file"]["file_path"]
 
 
 def _manifests(lists: Sequence[str]) -> Iterable[Mapping[str, Any]]:
     """Return the manifests of manifest lists, each once. Raises ValueError if there are too many."""
     size = sum(local_path(location).stat().st_size for location in lists)
-    by_path = {m["manifest_path"]: m for location in lists if size <= _MANIFESTS for m in _avro(location)}
+    by_path = {
+        m["manifest_path"]: m for location in lists if size <= _MANIFESTS for m in avro_records(location)
+    }
     if size + sum(m["manifest_length"] for m in by_path.values()) > _MANIFESTS:
         raise ValueError("too large")
     return by_path.values()
@@ -422,7 +424,7 @@ def manifests_of(manifest_list: str, snapshot: int) -> list[str]:
     """Return the manifests that a snapshot has of its own, by its manifest list on this machine."""
     return [
         str(manifest["manifest_path"])
-        for manifest in _avro(manifest_list)
+        for manifest in avro_records(manifest_list)
         if manifest["added_snapshot_id"] == snapshot
     ]
 
@@ -440,7 +442,8 @@ def _manifest_entry(snapshot: int, sequence: int, spec: int, file: Mapping[str, 
     )
 
 
-def _avro(location: str) -> list[Any]:
+def avro_records(location: str) -> list[Any]:
+    """Return the records of an Avro file on this machine. Raises ValueError for one elsewhere."""
     from fastavro import reader
 
     with local_path(location).open("rb") as file:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache as evaluated_once
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -27,6 +27,13 @@ from driftline.core.schema.types import LONG, UNKNOWN, Field, Primitive, Schema,
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.files import data_file, location_of, options_of
 from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.live_files import (
+    DATA_SEQUENCE,
+    FILE_SEQUENCE,
+    MANIFEST,
+    ContentFile,
+    live_files,
+)
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
@@ -78,9 +85,20 @@ class KeyFiles:
         self.open = partial(_opened, options)
         self._paths = paths
 
-    def planned(
-        self, scan: Any, ids: Sequence[int], tasks: dict[str, Any] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def of_snapshot(
+        self, table: Any, ids: Sequence[int], tasks: dict[str, Any], branch: str = "main"
+    ) -> list[ContentFile]:
+        """Return the data files of a branch of a Java table, as `planned` and with the same arguments.
+
+        Where the manifests can be read here, the files have more, see `live_files`, and there are no tasks.
+        """
+        snapshot = table.snapshot(branch)
+        if snapshot is None:
+            return []
+        files = live_files(str(snapshot.manifestListLocation()), ids)
+        return list(self.planned(table.newScan().useRef(branch), ids, tasks)) if files is None else files
+
+    def planned(self, scan: Any, ids: Sequence[int], tasks: dict[str, Any]) -> Iterator[ContentFile]:
         """Yield the data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
 
         ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
@@ -92,8 +110,7 @@ class KeyFiles:
         # Statistics of these columns alone: in a wide table those of all are most of what Java hands over.
         for task in items(scan.includeColumnStats(names).planFiles()):
             planned = json.loads(parser.toJson(task))
-            if tasks is not None:
-                tasks[planned["data-file"]["file-path"]] = task
+            tasks[planned["data-file"]["file-path"]] = task
             yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
 
     def find(
@@ -116,11 +133,41 @@ class KeyFiles:
         place.parent.mkdir(parents=True, exist_ok=True)
         return pa.OSFile(str(place), "wb")
 
-    def as_java(self, file: Mapping[str, Any]) -> Any:
+    def as_java(self, file: ContentFile) -> Any:
         """Java's object of a file as Iceberg's JSON has it."""
-        parser = java_type(self.jvm, "org.apache.iceberg.ContentFileParser")
-        mapper = java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper()
-        return parser.fromJson(mapper.readTree(json.dumps(file)), self._java.table().specs())
+        java = self._from_json(self._read_tree(json.dumps(file)), self._specs)
+        # Otherwise each manifest would be searched for a file that goes.
+        if MANIFEST in file:
+            _manifest_location(self.jvm).set(java, file[MANIFEST])
+        return java
+
+    @cached_property
+    def _specs(self) -> Any:
+        return self._java.table().specs()
+
+    # Each look at a member of Java's is a call of its own.
+    @cached_property
+    def _from_json(self) -> Callable[[Any, Any], Any]:
+        from_json: Callable[[Any, Any], Any] = java_type(
+            self.jvm, "org.apache.iceberg.ContentFileParser"
+        ).fromJson
+        return from_json
+
+    @cached_property
+    def _read_tree(self) -> Callable[[str], Any]:
+        read_tree: Callable[[str], Any] = (
+            java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper().readTree
+        )
+        return read_tree
+
+
+@lru_cache(maxsize=4)
+def _manifest_location(jvm: Any) -> Any:
+    """Java's field of the manifest that has a content file."""
+    kind = java_type(jvm, "java.lang.Class").forName("org.apache.iceberg.BaseFile")
+    field = kind.getDeclaredField("manifestLocation")
+    field.setAccessible(True)
+    return field
 
 
 def _opened(options: Mapping[str, str] | None, path: str) -> pa.NativeFile:
@@ -216,7 +263,7 @@ class RowDelta:
             )
         row_id = _ROW_ID.id if self._version >= WITH_VECTORS else None
         lookup = KeyLookup.of(keys, order, self._schema, deleted, row_id)
-        planned = self._key_files.planned(self._base.newScan(), list(lookup.columns), self._tasks)
+        planned = self._key_files.of_snapshot(self._base, list(lookup.columns), self._tasks)
         self._files = {file["file-path"]: file for file in planned if may_have(file, lookup)}
         live = map(self._live, self._key_files.find(self._files.values(), lookup, cache))
         return [self._identified(hits) for hits in live if len(hits.positions)]
@@ -278,7 +325,7 @@ class RowDelta:
         )
         self._rewritten = [
             # Rows that only move keep the number of their last change.
-            replace(file, changed=self._tasks[file.path].file().dataSequenceNumber())
+            replace(file, changed=self._sequence(file.path, DATA_SEQUENCE))
             for group in groups
             for file in group
         ]
@@ -294,7 +341,14 @@ class RowDelta:
         """Yield the sequence number of each rewritten file's commit, and its columns with values."""
         stored = self.stored(self._schema.struct)
         for file in self._rewritten:
-            yield int(self._tasks[file.path].file().fileSequenceNumber()), stored.filled(file.path)
+            yield self._sequence(file.path, FILE_SEQUENCE), stored.filled(file.path)
+
+    def _sequence(self, path: str, number: str) -> int:
+        """Return one of the sequence numbers of a data file."""
+        if number in self._files[path]:
+            return int(self._files[path][number])
+        file = self._tasks[path].file()
+        return int(file.dataSequenceNumber() if number == DATA_SEQUENCE else file.fileSequenceNumber())
 
     @property
     def has_ids(self) -> bool:
@@ -326,15 +380,27 @@ class RowDelta:
         # Files that have lost many rows are rewritten in the batch's own commit. A second commit could fail
         # by itself, and would meet the next batch as a conflict.
         for file in self._rewritten:
-            delta.removeRows(self._tasks[file.path].file())
+            delta.removeRows(self._java_file(file.path))
         for path in self._removed:
-            # Java's own objects: they say in which manifest they are.
-            for old in items(self._tasks[path].deletes()) if self._files[path]["deletes"] else ():
-                if old.referencedDataFile() is not None:  # others serve more data files
-                    delta.removeDeletes(old)
+            for old in self._java_deletes(path):
+                delta.removeDeletes(old)
         delta.validateFromSnapshot(int(self._base.currentSnapshot().snapshotId()))
         delta.validateDataFilesExist(refer).validateDeletedFiles()
         return delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+
+    # Java's own objects, and those of `as_java`, say in which manifest they are.
+    def _java_file(self, path: str) -> Any:
+        """Java's object of a data file."""
+        task = self._tasks.get(path)
+        return self._key_files.as_java(self._files[path]) if task is None else task.file()
+
+    def _java_deletes(self, path: str) -> Iterator[Any]:
+        """Java's delete files of a data file that serve no other."""
+        deletes, task = self._files[path]["deletes"], self._tasks.get(path)
+        if task is None:
+            yield from map(self._key_files.as_java, deletes)
+        elif deletes:
+            yield from (old for old in items(task.deletes()) if old.referencedDataFile() is not None)
 
     def _written(self) -> Iterable[dict[str, Any]]:
         """Write the delete files; returns each as Iceberg's JSON has it."""
@@ -421,7 +487,7 @@ class DeletesBranch:
         if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
             return []
         lookup = KeyLookup.of(keys, order, schema)
-        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(lookup.columns))
+        planned = self._key_files.of_snapshot(self._base, list(lookup.columns), {}, DELETES_BRANCH)
         self._files = {file["file-path"]: file for file in planned}
         return self._key_files.find((file for file in self._files.values() if may_have(file, lookup)), lookup)
 
@@ -450,7 +516,7 @@ class DeletesBranch:
         """Yield the deletes by file: those of the columns with these ids that it has, named by them."""
         if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
             return
-        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(ids))
+        planned = self._key_files.of_snapshot(self._base, list(ids), {}, DELETES_BRANCH)
         self._files = {file["file-path"]: file for file in planned}
         for path in self._files:
             with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
