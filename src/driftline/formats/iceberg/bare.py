@@ -12,7 +12,7 @@ from driftline.config import DURABILITY
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import NeedsSpark
 from driftline.runtime.bare_java import BareJava
-from driftline.runtime.session import embedded_catalog, make_lake
+from driftline.runtime.session import embedded_catalog, make_lake, without_checksums
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _bare_table(gateway: Any, properties: Mapping[str, str], name: str) -> Calla
 
         catalogs = java_type(gateway.jvm, "org.apache.iceberg.CatalogUtil")
         configuration = java_type(gateway.jvm, "org.apache.hadoop.conf.Configuration")()
+        without_checksums(gateway.jvm, configuration)
         try:
             try:
                 return catalogs.buildIcebergCatalog(name, dict(properties), configuration)
