@@ -137,15 +137,15 @@ class Rewrite:
         summary: Mapping[str, str],
         check: Callable[[DataFrame], None] | None = None,
         sources: Mapping[int, Collection[int]] | None = None,
-        in_tasks: BatchMap | None = None,
+        in_tasks: tuple[RowsLeft, BatchMap] | None = None,
     ) -> None:
         """Replace the rows by converted ones.
 
         Args:
             convert: converts the rows.
             summary: the properties of the snapshot.
-            in_tasks: converts a batch of the rows, with what the format has behind their columns. Tasks that
-                can read the table's files call it in place of ``convert``.
+            in_tasks: the rows as tasks read them, and what converts a batch of them, with what the format has
+                behind their columns. Tasks then write them, in place of Spark.
             sources: by column id, the columns of before whose values a column has: it keeps the batches in
                 which these were first and last seen.
             check: raises Moved if rows that other writers append meanwhile cannot be converted likewise.
@@ -164,11 +164,10 @@ class Rewrite:
         note = None if sources is None else partial(_note, self.table, self.schema, sources)
         carries = None if check is None else carry
         transaction = self.transaction.replace_all(carries, note)
-        live = None if in_tasks is None else self.transaction.live_rows()
-        if in_tasks is None or live is None:
+        if in_tasks is None:
             written, expected = transaction.append(convert(self.rows), summary), self.rows.count()
         else:
-            written, expected = self._write(transaction, live, in_tasks, summary), len(live)
+            written, expected = self._write(transaction, *in_tasks, summary), len(in_tasks[0])
         if written != expected:
             raise DataError(
                 f"{self.table.name}: {expected} rows were there, {written} were written: nothing is changed"

@@ -46,9 +46,14 @@ class RowSlice:
 
 def tasks_over(spark: SparkSession, rows_left: RowsLeft) -> PartTasks:
     """Return tasks that make the rows that are left of files."""
-    most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
-    shares = [share for share in rows_left.shares(most) if share.files]
+    shares = shares_of(spark, rows_left)
     return PartTasks(spark, [share.size for share in shares], _RowsOfFiles(shares))
+
+
+def shares_of(spark: SparkSession, rows_left: RowsLeft) -> list[RowsLeft]:
+    """The rows that are left of files, in a share for each task; none if there are no rows."""
+    most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
+    return [share for share in rows_left.shares(most) if share.files]
 
 
 @dataclass(frozen=True, slots=True)

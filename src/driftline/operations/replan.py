@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, TypedDict
@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 
 from driftline.convert.records import RowRecords, is_declared
 from driftline.convert.replanner import ColumnSwap, Replanner
-from driftline.convert.spark import from_spark
 from driftline.convert.types import DEEPEST
 from driftline.convert.witnesses import Witnesses, needed_rows
 from driftline.core.changes import apply, diff
@@ -39,7 +38,7 @@ from driftline.core.history.entries import of_replan
 from driftline.core.planning.own_columns import field_of, keys_of, rest_column
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Path, Schema, Struct, dotted, mark_unwritable
+from driftline.core.schema.types import Path, Schema, dotted, mark_unwritable
 from driftline.core.settings.condition import Expectation
 from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.properties import from_properties
@@ -53,22 +52,23 @@ from driftline.ingest.batch import RecentBatches
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.replay import explaining, replay
 from driftline.operations.split_columns import Counts, ValueCounter, counted_values
+from driftline.operations.table_rows import RowSource
 from driftline.quarantine.pending import Pending, quarantined
 from driftline.readers.json.rows import JsonRows, Run
 from driftline.readers.rejects import Origin, Origins, Reject
-from driftline.readers.task import AdmissionTerms
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import FILES, LOOK, configured
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.sources.texts import PlainTexts, TextReader, Texts
 from driftline.sql.lost import waiting
-from driftline.sql.quoting import any_value, name
-from driftline.tasks.run import FrameTasks, converted, numbered
+from driftline.sql.quoting import any_value
+from driftline.tasks.run import Batches, FrameTasks, converted
 from driftline.write.positions import CHANGED, ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.keys.anew import RowsLeft
     from driftline.observe.json_lines import Why
     from driftline.observe.observation import Observation
 
@@ -199,7 +199,8 @@ def replan(
             check_readable(table, state.schema)
             if apply:
                 return _applied(table, state, chosen, retry, narrow=narrow)
-            run = _ReplanRun.of(table, state, table.read(), progress)
+            rows = RowSource(table.read(), state.schema.struct, _live_rows(table, state))
+            run = _ReplanRun.of(table, state, rows, progress)
             return run.report(run.outcome(chosen, narrow=narrow))
 
     retry = Retry(table.name, progress)
@@ -216,7 +217,8 @@ def _applied(
 ) -> Replan:
     """Give the table the columns that one batch would make, as far as they are other ones than now."""
     with rewriting(table, state, retry) as rewrite:
-        run = _ReplanRun.of(table, state, rewrite.rows, retry.progress)
+        rows = RowSource(rewrite.rows, state.schema.struct, rewrite.transaction.live_rows())
+        run = _ReplanRun.of(table, state, rows, retry.progress)
         outcome = run.outcome(chosen, narrow=narrow)
         run.check(outcome)
         report = replace(run.report(outcome), dry_run=False)
@@ -239,19 +241,29 @@ def _applied(
         def check(appended: DataFrame) -> None:
             """Take in rows that others appended meanwhile. Raises Moved if they need another plan."""
             nonlocal run
-            run = replace(run, rows=run.rows.unionByName(appended), counts={})
+            all_rows = run.source.rows.unionByName(appended)
+            run = replace(run, source=RowSource(all_rows, state.schema.struct), counts={})
             now = run.outcome(chosen, narrow=narrow)
             if (now.plan.schema, fills(now.plan.route)) != (outcome.plan.schema, fills(outcome.plan.route)):
                 raise Moved("what others have appended meanwhile would have other columns")
 
         waiting_fields = [counted.field.path for counted in report.fields if counted.waiting]
         sources = swap.sources(state.schema, between, waiting_fields)
-        in_tasks = partial(_anew, replanner, tuple(sorted(top for (top,) in columns)))
+        convert = partial(_anew, replanner, tuple(sorted(top for (top,) in columns)))
+        in_tasks = None if rows.live is None else (rows.live, convert)
         rewrite.replace(anew, {"driftline.replan": "true"}, check, sources, in_tasks)
         transaction.evolve(diff(between, swap.after(between)))  # type: ignore[arg-type]
         transaction.set(of_replan(" ".join(spelled_path(field.path) for field in outcome.fields)))
         retry.progress("committing")
     return replace(report, snapshot=rewrite.transaction.snapshot)
+
+
+def _live_rows(table: CatalogTable, state: State) -> RowsLeft | None:
+    """The rows of a table that is only read, for tasks; None if Spark alone reads them."""
+    try:
+        return table.transaction(state).live_rows()
+    except UsageError:  # it cannot be written
+        return None
 
 
 def _anew(replanner: Replanner, changed: Sequence[str], batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -277,7 +289,7 @@ class _ReplanRun:
 
     Attributes:
         settings: those of the table.
-        rows: its rows.
+        source: its rows.
         quarantined: what waits in its quarantine, with the reader of its texts; None if nothing does.
         counts: the numbers of values in the columns that have been compared, by path.
     """
@@ -285,19 +297,19 @@ class _ReplanRun:
     table: CatalogTable
     state: State
     settings: TableSettings
-    rows: DataFrame
+    source: RowSource
     quarantined: tuple[DataFrame, Texts] | None
     progress: Callable[[str], None]
     counts: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, table: CatalogTable, state: State, rows: DataFrame, progress: Callable[[str], None]
+        cls, table: CatalogTable, state: State, source: RowSource, progress: Callable[[str], None]
     ) -> _ReplanRun:
         """Open a table."""
         settings = replace(from_properties(state.properties), as_text=table.as_text)
         waiting_records = None if _opens_envelopes(settings) else _waiting_records(table)
-        return cls(table, state, settings, rows, waiting_records, progress)
+        return cls(table, state, settings, source, waiting_records, progress)
 
     def outcome(self, chosen: Sequence[Path], *, narrow: bool) -> Replanned:
         """Plan all records."""
@@ -311,7 +323,7 @@ class _ReplanRun:
         """Count the values of the fields."""
         fields, stay = outcome.fields, outcome.stay
         counts = self._counts_of([*fields, *stay])
-        waits = waiting(self.rows, self.state.schema, self.settings.mark)
+        waits = waiting(self.source.rows, self.state.schema, self.settings.mark)
         waiting_values = [(keys_of(field_of(values.path)), values.values) for values in waits]
         counted_fields = [_counted(field, counts, waiting_values) for field in (*fields, *stay)]
         return Replan(
@@ -328,7 +340,7 @@ class _ReplanRun:
         """Raise DataError if one batch would refuse some row."""
         if outcome.plan.conflicts:
             settings = replace(self.settings_of(outcome), on_conflict="fail")
-            self._accepted(outcome.plan.before, settings, [self._texts_of_rows])
+            self._accepted(outcome.plan.before, settings, with_quarantine=False)
 
     def settings_of(self, outcome: Replanned) -> TableSettings:
         """The settings by which an outcome was planned."""
@@ -336,21 +348,21 @@ class _ReplanRun:
 
     def _plan(self, before: Schema, excluded: frozenset[Path]) -> Plan:
         """Plan all records for a table with these columns, without some fields."""
-        frames = [self._texts_of_rows, *([] if self.quarantined is None else [self.quarantined])]
-        return self._accepted(before, settings_of_rows(self.settings, excluded), frames)
+        return self._accepted(before, settings_of_rows(self.settings, excluded), with_quarantine=True)
 
-    def _accepted(
-        self, before: Schema, settings: TableSettings, frames: Sequence[tuple[DataFrame, Texts]]
-    ) -> Plan:
+    def _accepted(self, before: Schema, settings: TableSettings, *, with_quarantine: bool) -> Plan:
         self.progress("observing")
         request = ScanRequest(before, settings)
-        scan = _ReplanScan(request, request.terms, frames, self.settings.expect)
-        return accepted(scan, RecentBatches(), self.progress)[1]
-
-    @property
-    def _texts_of_rows(self) -> tuple[DataFrame, Texts]:
         records = RowRecords(self.state.schema.struct, self.settings.mark, self.settings.fields)
-        return numbered(self.rows), _RecordsOfRows(records, Witnesses())
+        scan = _ReplanScan(
+            request,
+            request.terms,
+            self.source,
+            _RecordsOfRows(records, Witnesses()),
+            self.quarantined if with_quarantine else None,
+            self.settings.expect,
+        )
+        return accepted(scan, RecentBatches(), self.progress)[1]
 
     def _inexact(self, planned: Plan, fields: Sequence[ReplannedField]) -> set[Path]:
         """The fields with a value that would not read back as it is."""
@@ -358,12 +370,13 @@ class _ReplanRun:
         names = {column.path[0] for field in fields for column in (*field.now, *field.then)}
         if (rest_field := rest_column(self.state.schema.struct)) is not None:
             names.add(rest_field.name)
-        rows, struct = self._columns_of(names)
-        now = replace(self.state.schema, struct=struct, identifiers=frozenset())
+        source = self.source.having(names)
+        now = replace(self.state.schema, struct=source.struct, identifiers=frozenset())
         swap = ColumnSwap.of(now, planned, fields, self.settings.mark)
         replanner = Replanner.of(swap, planned, apply(now, swap.added), settings_of_rows(self.settings))
         with deep_recursion(DEEPEST):  # the plan is sent with the task
-            compared = numbered(rows).mapInArrow(partial(_compared, replanner), "outcome binary").collect()
+            frame, read = source.for_tasks()
+            compared = frame.mapInArrow(partial(_compared, replanner, read), "outcome binary").collect()
         by_task = [pickle.loads(row.outcome) for row in compared]  # noqa: S301  our own bytes
         sums = Counter[Path]()
         for _, counts in by_task:
@@ -378,12 +391,8 @@ class _ReplanRun:
         if self.counts and not names:
             return self.counts
         self.progress("counting")
-        return {**self.counts, **counted_values(*self._columns_of(names))[0]}
-
-    def _columns_of(self, names: Collection[str]) -> tuple[DataFrame, Struct]:
-        """The rows with some of their columns."""
-        struct = Struct(tuple(f for f in self.state.schema.struct.fields if f.name in names))
-        return self.rows.select(*(name(f.name) for f in struct.fields)), struct
+        columns = self.source.having(names)
+        return {**self.counts, **counted_values(columns.rows, columns.struct)[0]}
 
     def _notes(self, planned: Plan) -> Iterator[str]:
         """Notes on what one batch would not take."""
@@ -416,16 +425,18 @@ def _counted(
     return CountedField(field, tuple(counts.get(column.path, 0) for column in field.now), waits)
 
 
-def _compared(replanner: Replanner, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _compared(
+    replanner: Replanner, read: Callable[[Batches], Batches], given: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Yield the fields whose values the new columns would not hold, and all counts, once for a task."""
     paths: set[Path] = set()
     counter = ValueCounter(1)
-    for batch in batches:
+    for batch in read(given):
         of_rows = np.zeros(batch.num_rows, np.int64)
         counter.add((), of_rows)
         for f, column in zip(replanner.before.fields, batch.columns, strict=True):
             counter.count(column, f.type, (f.name,), of_rows)
-        paths |= replanner.faults(from_spark(batch, replanner.before))
+        paths |= replanner.faults(batch)
     counts = {path: int(by_table[0]) for path, by_table in counter.counts.items()}
     outcome = pickle.dumps((paths, counts))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
@@ -444,9 +455,7 @@ class _RecordsOfRows(PlainTexts):
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The records of a batch."""
-        rows = from_spark(batch, self.records.struct)
-        if self.witnesses is not None:
-            rows = needed_rows(self.records, rows, self.witnesses)
+        rows = batch if self.witnesses is None else needed_rows(self.records, batch, self.witnesses)
         for reading in self.records.readings():
             lines = reading.lines(rows)
             yield Run(lines, "", 1, partial(_reject, lines), None, Origins(Origin()))
@@ -461,27 +470,27 @@ class _ReplanScan(BatchScan):
     """Rows and quarantined records, to be observed together.
 
     Attributes:
-        frames: each with the reader of its texts.
+        rows: those of the table.
+        records: reads the records of these.
+        quarantined: what waits in quarantine, with the reader of its texts.
         expect: what is expected of quarantined records; rows are in the table, whatever they meet.
     """
 
-    frames: Sequence[tuple[DataFrame, Texts]]
+    rows: RowSource
+    records: _RecordsOfRows
+    quarantined: tuple[DataFrame, Texts] | None
     expect: Sequence[Expectation] = ()
 
     def _guess(self, last: Observation | None) -> Observed | None:
         return None
 
     def _tasks(self, conversion: JsonRows | None) -> FrameTasks:
-        readers = (TextReader(self._judged(texts), self._terms_of(texts)) for _, texts in self.frames)
-        return FrameTasks([(frame, reader) for (frame, _), reader in zip(self.frames, readers, strict=True)])
-
-    def _terms_of(self, texts: Texts) -> AdmissionTerms:
-        if isinstance(texts, _RecordsOfRows):
-            return self.terms
-        aside = tuple(expectation for expectation in self.expect if expectation.action == "quarantine")
-        return replace(self.terms, settings=replace(self.terms.settings, expect=aside))
-
-    def _judged(self, texts: Texts) -> Texts:
-        """The texts; where records are refused one by one, those of all rows."""
-        is_thin = self.terms.refuse and isinstance(texts, _RecordsOfRows)
-        return replace(texts, witnesses=None) if is_thin else texts  # type: ignore[type-var]
+        # Where records are refused one by one, all rows are looked at.
+        records = replace(self.records, witnesses=None) if self.terms.refuse else self.records
+        frames = [self.rows.tasks(TextReader(records, self.terms))]
+        if self.quarantined is not None:
+            frame, texts = self.quarantined
+            aside = tuple(expectation for expectation in self.expect if expectation.action == "quarantine")
+            terms = replace(self.terms, settings=replace(self.terms.settings, expect=aside))
+            frames.append((frame, TextReader(texts, terms)))
+        return FrameTasks(frames)
