@@ -205,11 +205,11 @@ def _note(table: CatalogTable, schema: Schema, sources: Mapping[int, Collection[
     """The batches that brought the values of columns, as far as metadata tell."""
     counts = table.statistics(schema).counts
     numbers = {f.id: counts.numbers(f.id) for _, f in schema.walk()}
-    known = {
+    known_sources = {
         id_: before for id_, before in sources.items() if all(numbers[b].values is not None for b in before)
     }
     note = SeenNote({id_: Seen(of_id.first, of_id.last) for id_, of_id in numbers.items() if of_id.values})
-    return note.of_columns(known)
+    return note.of_columns(known_sources)
 
 
 @contextmanager

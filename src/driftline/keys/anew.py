@@ -239,14 +239,14 @@ class RowsLeft:
 
     def _with_ids(self, rows: pa.Table, file: RewriteCandidate, positions: NDArray[np.int64]) -> pa.Table:
         """The rows with what the table gave them where their file says nothing."""
-        given = {
+        assigned_values = {
             ROW_ID_COLUMN: None if file.first_id is None else pa.array(positions + file.first_id),
             CHANGED_COLUMN: None
             if file.changed is None
             else pa.repeat(file.changed, len(rows)).cast(pa.int64()),
         }
         for place, column in enumerate(self.stored.struct.fields):
-            values = given.get(column.id)
+            values = assigned_values.get(column.id)
             if values is not None:
                 assigned = rows.column(place).combine_chunks()
                 # A row that moves has not changed: it keeps its id, and the sequence number of its last

@@ -26,8 +26,8 @@ def why_immovable(
         return reason
     with stored.open(path) as stream:
         schema = pq.read_schema(stream)
-    known = {*_ids(stored.struct), *reserved}
-    dropped = {id_: type_ for id_, type_ in _stored_fields(schema) if id_ not in known}
+    known_ids = {*_ids(stored.struct), *reserved}
+    dropped = {id_: type_ for id_, type_ in _stored_fields(schema) if id_ not in known_ids}
     if dropped and not _is_empty(path, stored, schema, dropped):
         return "it has values of dropped columns, which undo may bring back"
     return None

@@ -387,9 +387,10 @@ class StoredRows:
             ):
                 if low < high:
                     # Only row groups that are hit are read.
-                    group, wanted = parquet.read_row_group(number, names), positions[low:high] - ends[number]
-                    for begin in range(0, len(wanted), _AT_ONCE):
-                        rows = group.take(pa.array(wanted[begin : begin + _AT_ONCE]))
+                    group = parquet.read_row_group(number, names)
+                    group_positions = positions[low:high] - ends[number]
+                    for begin in range(0, len(group_positions), _AT_ONCE):
+                        rows = group.take(pa.array(group_positions[begin : begin + _AT_ONCE]))
                         yield as_table(rows, self.struct, field_id, file)
 
 

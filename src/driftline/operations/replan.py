@@ -271,8 +271,8 @@ def _anew(replanner: Replanner, changed: Sequence[str], batch: pa.RecordBatch) -
 
     ``changed``: the columns that go; a row that has a value of one changes.
     """
-    own = len(replanner.before.fields)
-    before, beside = batch.select(range(own)), batch.columns[own:]
+    own_count = len(replanner.before.fields)
+    before, beside = batch.select(range(own_count)), batch.columns[own_count:]
     rows = replanner.rows(before)
     if not beside:
         return rows
@@ -426,12 +426,12 @@ def _counted(
 
 
 def _compared(
-    replanner: Replanner, read: Callable[[Batches], Batches], given: Iterator[pa.RecordBatch]
+    replanner: Replanner, read: Callable[[Batches], Batches], task_input: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the fields whose values the new columns would not hold, and all counts, once for a task."""
     paths: set[Path] = set()
     counter = ValueCounter(1)
-    for batch in read(given):
+    for batch in read(task_input):
         of_rows = np.zeros(batch.num_rows, np.int64)
         counter.add((), of_rows)
         for f, column in zip(replanner.before.fields, batch.columns, strict=True):

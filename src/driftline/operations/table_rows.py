@@ -73,7 +73,7 @@ class _Reading:
     maker: RowMaker[Batches]
 
     def rows(
-        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
+        self, task_input: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows of the maker, and return its report."""
-        return self.maker.rows(self.read(given), set_aside)
+        return self.maker.rows(self.read(task_input), set_aside)

@@ -475,12 +475,12 @@ class IcebergTransaction(UpkeepTransaction):
     def _create_with(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Have Spark append the rows to a new table, in a folder by which `clean` knows them."""
         before, table = self.snapshot, self._java.table()
-        own, folder = table.properties().get(DATA_PATH), new_folder(table)
+        own_path, folder = table.properties().get(DATA_PATH), new_folder(table)
         self._folders.append(folder)
         self._java.updateProperties().set(DATA_PATH, folder).commit()
         self._writer.append(table, frame, summary)
         update = self._java.updateProperties()
-        (update.remove(DATA_PATH) if own is None else update.set(DATA_PATH, own)).commit()
+        (update.remove(DATA_PATH) if own_path is None else update.set(DATA_PATH, own_path)).commit()
         if self.snapshot == before:
             return 0
         table = self._java.table()
