@@ -767,3 +767,18 @@ def test_messages_are_verified_by_their_keys(table: Table, kafka: Kafka, topic: 
     (batch,) = captured(table, url(kafka, topic), **VERIFIED)
     assert batch.result.rows_quarantined == 1
     assert table.read().count() == 3  # of the keys 1.10, 7 and b
+
+
+def test_null_value_that_deletes_no_row_waits_in_a_batch_that_is_verified(
+    table: Table, kafka: Kafka, topic: str
+) -> None:
+    keyed = {"key": "_key.id", "delete_when": "value is null and _key.id < 3", "audit": True, "verify": True}
+    messages: list[Any] = [(b'{"id": %d}' % id_, b'{"n": 1}') for id_ in (1, 5)]
+    kafka.send(
+        topic,
+        [*messages, (b'{"id": 1}', None), (b'{"id": 5}', None), (None, None), (b'{"id": 2}', b"{}")],
+        partition=0,
+    )
+    (batch,) = captured(table, url(kafka, topic), **keyed)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (2, 2)
+    assert {row._key.id for row in table.read().collect()} == {2, 5}

@@ -118,12 +118,14 @@ class ConditionReader:
         fields = {path: RowField.of(record, path) for path in set(paths_of(condition))}
         return cls(condition, fields, settings, of_messages)
 
-    def holds(self, record: Mapping[str, Any]) -> bool | None:
-        """Evaluate the condition for a record."""
-        return self._holds(self.condition, record)
+    def holds(self, record: Mapping[str, Any], is_null: bool | None = None) -> bool | None:
+        """Evaluate the condition for a record; ``is_null``: as of `Read`."""
+        return self._holds(self.condition, record, is_null)
 
-    def _holds(self, condition: Condition, record: Mapping[str, Any]) -> bool | None:
+    def _holds(self, condition: Condition, record: Mapping[str, Any], is_null: bool | None) -> bool | None:
         match condition:
+            case IsNull(("value",)) if self.of_messages and is_null is not None:
+                return is_null
             case IsNull(("value",)) if self.of_messages:
                 return all(
                     value is None or (value == "" and isinstance(value, Cell))
@@ -144,10 +146,10 @@ class ConditionReader:
                 text = _text(self._value(path, record))
                 return None if text is None else is_like(text, pattern)
             case Negation(part):
-                held = self._holds(part, record)
+                held = self._holds(part, record, is_null)
                 return None if held is None else not held
             case Junction(parts, any_of):
-                return _joined([self._holds(part, record) for part in parts], any_of)
+                return _joined([self._holds(part, record, is_null) for part in parts], any_of)
         raise AssertionError(condition)
 
     def _value(self, path: Path, record: Mapping[str, Any]) -> Any:

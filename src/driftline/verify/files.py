@@ -95,6 +95,7 @@ class Read:
         unmet: the expectation for which it must wait in quarantine; empty if it meets all, None if they are
             not asked.
         beside: of a message of a topic that is to be dealt, what its table may read beside its value.
+        is_null: a message of a topic whose value is null, False for one with a value; None for other records.
     """
 
     place: SourcePlace
@@ -104,6 +105,7 @@ class Read:
     message: dict[str, Any] | None = None
     unmet: str | None = None
     beside: BesideValue | None = None
+    is_null: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,8 @@ def as_read(message: Read, *, keys: bool, nulls: bool) -> list[Read]:
     if beside is None or not keys:
         return [replace(message, raw=b"")]
     try:
-        return [replace(message, record=with_key(record, beside.key), raw=b"", message=record)]
+        keyed = with_key(record, beside.key)
+        return [replace(message, record=keyed, raw=b"", message=record, is_null=beside.is_null)]
     except MalformedText as error:
         return [replace(message, record=None, reason=str(error))]
 

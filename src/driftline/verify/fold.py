@@ -140,9 +140,17 @@ class ChangeReader:
             parts.append(part)
         return tuple(parts)
 
-    def deletes(self, record: Mapping[str, Any]) -> bool:
-        """True if the record deletes its row. What SQL would not know is not true."""
-        return self.deletes_when is not None and self.deletes_when.holds(record) is True
+    def deletes(self, read: Read) -> bool:
+        """True if a record deletes its row. What SQL would not know is not true.
+
+        Raises NoChange for a null value that deletes nothing.
+        """
+        when = self.deletes_when
+        if when is not None and read.record is not None and when.holds(read.record, read.is_null) is True:
+            return True
+        if read.is_null:
+            raise NoChange("a null value that deletes no row")
+        return False
 
 
 def _order_kind(type_: str) -> str:
@@ -339,13 +347,16 @@ class KeyedFold:
                 continue
             try:
                 key, when = reader.key_of_record(read.record), reader.order_of(read.record)
-                deletes = reader.deletes(read.record)
+                deletes = reader.deletes(read)
                 # Of a delete nothing is expected.
                 if read.unmet and not deletes:
                     raise NoChange(f"it does not meet the expectation {read.unmet}")
                 payload, meets = packed(self.comparison.without(read.record)), read.unmet is not None
                 yield SourceChange(place, arrival, payload, key, when, deletes, message=around, meets=meets)
             except NoChange as error:
+                if read.is_null:  # in quarantine it has no value
+                    yield SourceChange(place, arrival, b"", why=str(error), is_record=False)
+                    continue
                 payload = packed(self.comparison.without(read.record))
                 yield SourceChange(place, arrival, payload, why=str(error), message=around)
 
