@@ -744,7 +744,7 @@ def test_micro_batch_of_a_topic_is_verified_before_anyone_sees_it(
     (batch,) = captured(table, url(kafka, topic), kafka_metadata=True, **VERIFIED)
     assert (batch.result.rows_written, batch.result.rows_quarantined) == (many + 2, 2)
 
-    def twice(frame: DataFrame, *args: Any, **options: Any) -> dict[str, str]:
+    def twice(frame: DataFrame, *args: Any, **options: Any) -> messages.WrittenMessages:
         """The messages, each of them twice, as if a row of each had been lost."""
         return messages.write(frame.union(frame), *args, **options)
 

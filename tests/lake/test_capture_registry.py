@@ -18,11 +18,14 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import DataFrame
 
+from driftline import AuditError
 from driftline.capture.targets import Batch, PatternBatch
 from driftline.errors import SetupError
-from driftline.lake import Lake, Table
+from driftline.lake import Lake, Table, check
 from driftline.quarantine import table as quarantine
+from driftline.verify import messages
 from servers.kafka import Kafka
 from servers.registry import Registry
 
@@ -225,6 +228,80 @@ def test_a_registry_that_is_away_and_comes_back(
     registry.failures = []
     captured(table, kafka, registry, topic, value_format="avro")
     assert table.read().count() == 1
+
+
+WIDE = """["null", {"type": "record", "name": "Wide", "namespace": "a.b", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+    {"name": "f", "type": "float"}, {"name": "raw", "type": "bytes"},
+    {"name": "either", "type": ["null", "string", "double", {"type": "array", "items": "int"}]},
+    {"name": "of", "type": {"type": "map", "values": ["null", {"type": "record", "name": "In", "fields": [
+        {"name": "id", "type": "long"}, {"name": "f", "type": ["float", "null"]}]}]}},
+    {"name": "again", "type": "In"}]}]"""
+NESTED = """{"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}"""
+VERIFIED: dict[str, Any] = {"value_format": "avro", "audit": True, "verify": True}
+
+
+@pytest.mark.iceberg_only("of the source alone: audits of both formats are in test_audit.py")
+def test_micro_batch_of_avro_is_verified_before_anyone_sees_it(
+    table: Table, kafka: Kafka, registry: Registry, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (AvroSerializer(producer(registry), schema) for schema in (FIRST, SECOND))
+    wide = AvroSerializer(producer(registry), WIDE)
+    leaf = {"id": 7, "f": 0.1}
+    record = {"id": 8, "at": -1, "day": 19000, "f": 0.1, "raw": b"\xff", "either": [1], "again": leaf}
+    record["of"] = {"x": None, "y": leaf, "z": {"id": 9, "f": None}}
+    nested = AvroSerializer(producer(registry), NESTED)({"n": {"n": None}}, at(topic))
+    values = [
+        first({"id": 1, "price": Decimal("1.50")}, at(topic)),
+        second({"id": "a", "tags": ["x"]}, at(topic)),
+    ]
+    wrong = [b'{"id": 7}', b"\0\0\0\x03\xe7x", values[0] + b"x", nested]
+    kafka.send(topic, [*values, wide(record, at(topic)), None, *wrong], partition=0)
+    (batch,) = captured(table, kafka, registry, topic, **VERIFIED)
+    assert (batch.result.rows_written, batch.result.rows_quarantined, batch.tombstones) == (3, 4, 1)
+
+    def twice(frame: DataFrame, *args: Any, **options: Any) -> messages.WrittenMessages:
+        """The messages, each of them twice, as if a row of each had been lost."""
+        return messages.write(frame.union(frame), *args, **options)
+
+    lost = [first({"id": id_, "price": Decimal("2.50")}, at(topic)) for id_ in (4, 5)]
+    kafka.send(topic, lost, partition=0)
+    monkeypatch.setattr(check, "written_messages", twice)
+    with pytest.raises(AuditError, match="2 verify") as raised:
+        captured(table, kafka, registry, topic, **VERIFIED)
+    assert all(violation.seen_in.startswith(f"{topic}/0") for violation in raised.value.result.audit)
+    assert table.read().count() == 3
+
+
+@pytest.mark.parametrize("envelope", ["", "debezium"])
+def test_typed_messages_are_verified_by_their_keys(
+    table: Table, kafka: Kafka, registry: Registry, topic: str, envelope: str
+) -> None:
+    of_key = SerializationContext(topic, MessageField.KEY)
+    keys = AvroSerializer(
+        producer(registry), '{"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}'
+    )
+    write = AvroSerializer(producer(registry), CHANGE if envelope else FIRST)
+
+    def message(id_: int, n: int | None, lsn: int = 0) -> tuple[Any, Any]:
+        row = None if n is None else {"id": id_, "total": n}
+        source = {"table": "t", "lsn": lsn, "connector": "postgresql"}
+        changed = {"op": "u" if row else "d", "before": None, "after": row, "source": source}
+        value = changed if envelope else {"id": n, "price": Decimal("1.50")}
+        key = json.dumps({"id": id_}).encode() if lsn % 2 else keys({"id": id_}, of_key)
+        return key, None if n is None and not envelope else write(value, at(topic))
+
+    settings = {"envelope": envelope, "key": "id"} if envelope else {
+        "key": "_key.id", "delete_when": "value is null and _key.id < 3"
+    }  # fmt: skip
+    first = [message(1, 5, 1), message(2, 6, 2), message(3, 7, 3), (b"k", b"bad")]
+    kafka.send(topic, first, partition=0)
+    captured(table, kafka, registry, topic, settings=settings, **VERIFIED)
+    kafka.send(topic, [message(1, None, 5), message(2, 8, 4), (keys({"id": 9}, of_key), None)], partition=0)
+    captured(table, kafka, registry, topic, **VERIFIED)
+    assert table.read().count() == 2
 
 
 KIND = """{"type": "record", "name": "Kind", "fields": [

@@ -29,6 +29,8 @@ from driftline.ingest.batch import read_by
 from driftline.ingest.result import Violation
 from driftline.operations.replay import kept, staged, waiting
 from driftline.quarantine.table import with_feed
+from driftline.readers.kafka.values import Wire
+from driftline.readers.kafka.wire import UnreadableError
 from driftline.report.findings import KINDS, violations
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
@@ -53,6 +55,7 @@ from driftline.verify.beside import Beside
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
 from driftline.verify.routing import DealtRecords, LostRecords
+from driftline.verify.wire import WIRE, RegisteredText, write_schemas
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
@@ -154,9 +157,6 @@ class AuditRequest(NamedTuple):
                 "pass --expect 'NAME: CONDITION', or leave out --at-most",
             )
         if self.verify:
-            source = run.batch.source
-            in_wire = isinstance(source, KafkaJson) and source.texts.wire is not None
-            _must_be_text(is_typed=in_wire or isinstance(source, KafkaTyped))
             _must_stand_alone(run)
 
 
@@ -182,10 +182,10 @@ def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
 
 
 def _must_be_text(*, is_typed: bool) -> None:
-    """Raise UsageError for values of a topic that are typed: a check would need their schemas."""
+    """Raise UsageError for typed values of a topic, which a check does not deal among tables."""
     if is_typed:
         raise UsageError(
-            "verify reads values of a topic that are JSON, and these are typed",
+            "verify deals values of a topic that are JSON among tables, and these are typed",
             "leave out --verify: the other checks need no second read",
         )
 
@@ -230,7 +230,12 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     source, spark = planned.batch.source, contents.table.spark
     room, row_key = place_of(spark, warehouse), planned.settings.row_key
     reads = (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
-    files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state), *reads)
+    files: AbstractContextManager[SourceFiles]
+    if isinstance(source, KafkaTyped):
+        in_envelopes = row_key is not None and bool(row_key.envelope) and source.reads_messages(row_key)
+        files = _typed_messages_of(source, room, *reads, in_envelopes)
+    else:
+        files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state), *reads)
     with ExitStack() as stack:
         stack.enter_context(told_where(spark, room))
         return not_found(contents, stack.enter_context(files))
@@ -492,10 +497,31 @@ def files_of(
 def _messages_of(source: KafkaJson, room: Path | None, *, keys: bool, nulls: bool) -> Iterator[SourceFiles]:
     """The messages of a micro-batch, read from their topic once more."""
     with folder_in(room) as folder:
-        names = written_messages(
-            source.frame, folder, keys=keys, nulls=nulls, has_schemas=source.texts.schemas
-        )
+        has_schemas = source.texts.schemas
+        names, _ = written_messages(source.frame, folder, keys=keys, nulls=nulls, has_schemas=has_schemas)
         yield SourceFiles(list(names), MESSAGES, names, {})
+
+
+@contextmanager
+def _typed_messages_of(
+    source: KafkaTyped, room: Path | None, keys: bool, nulls: bool, in_envelopes: bool
+) -> Iterator[SourceFiles]:
+    """The typed messages of a micro-batch, read from their topic once more, with their schemas."""
+    with folder_in(room) as folder:
+        names, numbers = written_messages(source.frame, folder, keys=keys, nulls=nulls)
+        schemas = {number: _registered(source.wire, number) for number in sorted(numbers)}
+        write_schemas(folder, source.wire.format, schemas, in_envelopes=in_envelopes)
+        yield SourceFiles(list(names), WIRE, names, {})
+
+
+def _registered(wire: Wire, number: int) -> RegisteredText | None:
+    """A schema of the registry; None if it has none of this number and format."""
+    try:
+        schema = wire.schema(number)
+    except UnreadableError:
+        return None
+    references = {name_: reference.text for name_, reference in schema.references.items()}
+    return RegisteredText(schema.text, references)
 
 
 @contextmanager

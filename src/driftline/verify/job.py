@@ -73,6 +73,7 @@ from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.values import ValueSettings
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
+from driftline.verify.wire import WIRE, wire_reads
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -316,7 +317,7 @@ def _is_little(sources: Sequence[str], fmt: str, pieces: Sequence[FilePart]) -> 
     Args:
         pieces: of text files.
     """
-    if len(sources) > _FEW_FILES or fmt not in (*TEXTS, PICKLED):
+    if len(sources) > _FEW_FILES or fmt not in (*TEXTS, PICKLED, WIRE):
         return False
     # Each look at a file of a store is a request, and tasks make several at a time.
     if any(map(is_stored, sources)):
@@ -588,6 +589,8 @@ def _reads(
 ) -> tuple[RDD[Read], int]:
     if fmt == PICKLED:
         return engine.parallelize(sources).flatMap(read_pickled), _FLOATS
+    if fmt == WIRE:
+        return engine.parallelize(sources).flatMap(wire_reads), _FLOATS
     if all(readable(source, fmt) for source in sources):
         floats = max((floats_in(source, fmt) for source in sources), default=0)
         return engine.parallelize(sources).flatMap(partial(read_columns, fmt=fmt)), floats
@@ -603,7 +606,7 @@ def _messages(
     if fmt == "avro":
         return engine.parallelize(sources).flatMap(avro_messages), 0
     reads, floats = _reads(engine, sources, fmt, tasks)
-    return (reads, floats) if fmt in TEXTS else (reads.map(as_message), 0)
+    return (reads, floats) if fmt in (*TEXTS, WIRE) else (reads.map(as_message), 0)
 
 
 def _read(task: Sequence[FilePart]) -> Iterator[Read]:

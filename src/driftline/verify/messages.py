@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MESSAGES = "messages"  # the format of these files
-_FRAME = 5  # bytes in front of a text: a zero, and the number of its schema
+FRAME = 5  # bytes in front of a text: a zero, and the number of its schema
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
@@ -39,10 +39,21 @@ class MessageBlock(NamedTuple):
     keys: Sequence[bytes | None] | None
 
 
+class WrittenMessages(NamedTuple):
+    """Files of messages by path, each with the name of its partition.
+
+    Attributes:
+        numbers: those of schemas in front of values and keys.
+    """
+
+    names: dict[str, str]
+    numbers: frozenset[int]
+
+
 def write(
     messages: DataFrame, folder: Path, *, keys: bool, nulls: bool, has_schemas: bool = False
-) -> dict[str, str]:
-    """Write messages in tasks, each partition's into files of its own; returns their paths, with its name.
+) -> WrittenMessages:
+    """Write messages in tasks, each partition's into files of its own.
 
     Args:
         messages: with the columns of Spark's Kafka source.
@@ -53,9 +64,11 @@ def write(
     """
     columns = ("topic", "partition", "offset", "value", *(["key"] if keys else []))
     task = partial(_write, str(folder), nulls, json.dumps({"schemas": has_schemas}))
-    written = messages.select(*columns).mapInArrow(task, "task int, path string, name string").collect()
+    schema = "task int, path string, name string, numbers array<bigint>"
+    written = messages.select(*columns).mapInArrow(task, schema).collect()
     # Of one key the later task has the later message, as when the batch was written.
-    return {row.path: row.name for row in sorted(written, key=lambda row: row.task)}
+    names = {row.path: row.name for row in sorted(written, key=lambda row: row.task)}
+    return WrittenMessages(names, frozenset(number for row in written for number in row.numbers))
 
 
 def _write(
@@ -63,7 +76,7 @@ def _write(
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
-    context, paths = TaskContext.get(), dict[str, str]()
+    context, paths, numbers = TaskContext.get(), dict[str, str](), dict[str, set[int]]()
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
         for batch in batches:
@@ -76,12 +89,33 @@ def _write(
                     paths[name] = str(Path(folder, uuid4().hex))
                     writers[name] = stack.enter_context(pa.ipc.new_file(paths[name], chosen.schema))
                 writers[name].write_table(chosen)
+                numbers.setdefault(name, set()).update(_numbers(chosen))
     number = 0 if context is None else context.partitionId()
-    columns = [[number] * len(paths), [*paths.values()], [*paths]]
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(columns[0], pa.int32()), *(pa.array(column, pa.string()) for column in columns[1:])],
-        ["task", "path", "name"],
-    )
+    arrays = [
+        pa.array([number] * len(paths), pa.int32()),
+        pa.array([*paths.values()], pa.string()),
+        pa.array([*paths], pa.string()),
+        pa.array([sorted(numbers[name]) for name in paths], pa.list_(pa.int64())),
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, ["task", "path", "name", "numbers"])
+
+
+def _numbers(messages: pa.Table) -> set[int]:
+    """The numbers of schemas in front of the values and keys of messages."""
+    heads: set[bytes] = set()
+    for column in {"value", "key"} & {*messages.column_names}:
+        heads.update(pc.unique(pc.binary_slice(messages.column(column), 0, FRAME)).to_pylist())
+    return {number_of(head) for head in heads - {None} if is_framed(head)}
+
+
+def is_framed(raw: bytes) -> bool:
+    """True for a value that may be behind the number of a schema."""
+    return len(raw) >= FRAME and raw[0] == 0
+
+
+def number_of(framed: bytes) -> int:
+    """The number of the schema in front of a value."""
+    return int.from_bytes(framed[1:FRAME], "big")
 
 
 def read(file: IO[bytes]) -> Iterator[MessageBlock]:
@@ -102,7 +136,7 @@ def read(file: IO[bytes]) -> Iterator[MessageBlock]:
 
 
 def _behind_schema(raw: bytes | None) -> bytes:
-    return raw[_FRAME:] if raw is not None and raw[:1] == b"\0" else b""
+    return raw[FRAME:] if raw is not None and raw[:1] == b"\0" else b""
 
 
 def with_key(record: dict[str, Any], key: bytes | None) -> dict[str, Any]:

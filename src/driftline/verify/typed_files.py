@@ -416,12 +416,8 @@ class _AsWritten(NamedTuple):
 
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
     from fastavro import block_reader, parse_schema, reader, schemaless_reader
-    from fastavro.read import LOGICAL_READERS
 
-    # fastavro turns values into Python's, which has no year 0, no time below 0, and rounds decimals.
-    bases = [(base, name) for name, of_name in _BASES.items() for base in of_name]
-    # Under names of their own, so that others in this process read their logical types as before.
-    LOGICAL_READERS.update({f"{base}-{_UNREAD}{name}": _as_written for base, name in bases})
+    logical_as_written()
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     text = records.metadata["avro.schema"]
     plain = AvroSchema(old_days(records.metadata))
@@ -429,7 +425,7 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
     if "logicalType" not in text and not ('"float"' in text and '"double"' in text):
         yield from map(plain.plain(records.writer_schema), records)
         return
-    schema: Any = parse_schema(json.loads(text, object_hook=_unread))
+    schema: Any = parse_schema(json.loads(text, object_hook=unread))
     of_schema = plain.plain(schema)
     file.seek(0)
     blocks: Iterator[Any] = block_reader(file)
@@ -437,6 +433,16 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
     for block in blocks:
         for _ in range(block.num_records):
             yield of_schema(read_record(block.bytes_, schema, None))
+
+
+def logical_as_written() -> None:
+    """Have fastavro leave values of logical types that are marked by `unread` as they were written."""
+    from fastavro.read import LOGICAL_READERS
+
+    # fastavro turns values into Python's, which has no year 0, no time below 0, and rounds decimals.
+    bases = [(base, name) for name, of_name in _BASES.items() for base in of_name]
+    # Under names of their own, so that others in this process read their logical types as before.
+    LOGICAL_READERS.update({f"{base}-{_UNREAD}{name}": _as_written for base, name in bases})
 
 
 def _with_floats(node: dict[str, Any]) -> dict[str, Any]:
@@ -451,7 +457,7 @@ def _with_floats(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unread(node: dict[str, Any]) -> dict[str, Any]:
+def unread(node: dict[str, Any]) -> dict[str, Any]:
     """The node, with another name for its logical type, if that may stand on its base; else without one."""
     node = _with_floats(node)
     name, base, size = node.get("logicalType"), node.get("type"), node.get("size")
@@ -514,6 +520,9 @@ def _uuid(value: Any) -> str:
         return str(value)
 
 
+_PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
+
+
 class AvroSchema:
     """A converter of values to plain ones, by their schema.
 
@@ -531,6 +540,8 @@ class AvroSchema:
         if isinstance(schema, list):
             return self.union([branch for branch in schema if branch != "null"])
         if isinstance(schema, str):
+            if schema not in self.named and schema not in _PRIMITIVES:
+                return self.recursive(schema)
             return self.named.get(schema) or (Single if schema == "float" else self._scalar)
         match schema["type"]:
             case "record":
@@ -552,6 +563,10 @@ class AvroSchema:
                 return self._scalar
             case kind:
                 return self.plain(kind)
+
+    def recursive(self, name: str) -> Plain:
+        """The function for a type inside itself. Raises ValueError: no column has one."""
+        raise ValueError(f"the type {name} is recursive")
 
     def _is_untyped(self, schema: Any) -> bool:
         """True if a type holds nothing but null, so that it makes no column."""

@@ -88,8 +88,8 @@ def avro_messages(path: str) -> Iterator[Read]:
     with opened(path) as file:
         blocks: Any = block_reader(file)
         # Logical types go by another name, by which fastavro leaves the values as they were written.
-        schema: Any = parse_schema(json.loads(blocks.metadata["avro.schema"], object_hook=_told))
-        plain = _MessageSchema().plain(schema)
+        schema: Any = parse_schema(json.loads(blocks.metadata["avro.schema"], object_hook=told))
+        plain = MessageSchema().plain(schema)
         read_record = partial(
             schemaless_reader, return_record_name=True, handle_unicode_errors="surrogateescape"
         )
@@ -99,11 +99,12 @@ def avro_messages(path: str) -> Iterator[Read]:
                 yield Read(SourcePlace(path), as_json(record))
 
 
-def _told(node: dict[str, Any]) -> dict[str, Any]:
+def told(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of a schema, with another name for its logical type."""
     return {_TOLD if name == "logicalType" else name: value for name, value in node.items()}
 
 
-class _MessageSchema(AvroSchema):
+class MessageSchema(AvroSchema):
     """Spells values by the names and the logical types of their schema, which the reader has left alone."""
 
     def plain(self, schema: Any) -> Plain:
@@ -121,6 +122,10 @@ class _MessageSchema(AvroSchema):
         if "name" in schema:
             self.named[schema["name"]] = spell
         return spell
+
+    def recursive(self, name: str) -> Plain:
+        """The function for a type inside itself."""
+        return lambda value: self.named[name](value)  # noqa: PLW0108  it is there only later
 
     def union(self, branches: Sequence[Any]) -> Plain:
         by_kind = {}
