@@ -275,6 +275,34 @@ def test_micro_batch_of_avro_is_verified_before_anyone_sees_it(
     assert table.read().count() == 3
 
 
+@pytest.mark.iceberg_only("of the source alone: audits of both formats are in test_audit.py")
+def test_micro_batch_of_protobuf_is_verified_before_anyone_sees_it(
+    table: Table, kafka: Kafka, registry: Registry, topic: str
+) -> None:
+    row = order_class(
+        ("id", 4), ("note", 9), ("f", 2), ("raw", 12), ("n", 5)
+    )  # uint64, string, float, bytes, int32
+    write = ProtobufSerializer(row, producer(registry))
+    key, settings = (
+        SerializationContext(topic, MessageField.KEY),
+        {"key": "_key.id", "delete_when": "value is null"},
+    )
+    first = [
+        (
+            write(row(id=n, note="k"), key),
+            write(row(id=2**64 - n, note=f"{n}", f=0.1, raw=b"\xff"), at(topic)),
+        )
+        for n in (1, 2)
+    ]
+    kafka.send(topic, [*first, (b"x", b"\0\0\0\0\1"), (b"x", b"bad")], partition=0)
+    verified = VERIFIED | {"value_format": "protobuf", "settings": settings}
+    (batch,) = captured(table, kafka, registry, topic, **verified)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (2, 2)
+    kafka.send(topic, [(first[0][0], None), (first[1][0], write(row(id=7), at(topic)))], partition=0)
+    captured(table, kafka, registry, topic, **verified)
+    assert [int(found.id) for found in table.read().collect()] == [7]
+
+
 @pytest.mark.parametrize("envelope", ["", "debezium"])
 def test_typed_messages_are_verified_by_their_keys(
     table: Table, kafka: Kafka, registry: Registry, topic: str, envelope: str

@@ -379,6 +379,11 @@ def _moment(nanos: int, zone: Any) -> Any:
     return text + ("Z" if zone is not None else "")
 
 
+def moment_at(nanos: int) -> Any:
+    """The moment at so many nanoseconds of UTC, a text if it is finer than a microsecond."""
+    return _moment(nanos, UTC)
+
+
 def clock_text(nanos: int) -> str:
     """A time of a day, or a duration, as the rules spell it."""
     seconds, fraction = divmod(abs(nanos), 10**9)

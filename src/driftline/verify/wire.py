@@ -122,6 +122,10 @@ class _Schemas:
             raise MalformedText(f"the registry has no such schema of {self._fmt}")
         registered = RegisteredText(*schema)
         try:
+            if self._fmt == "protobuf":
+                from driftline.verify.protobuf import decoder  # google: comes with an extra
+
+                return decoder(*registered)
             return _avro(registered, in_envelopes=self.in_envelopes)
         except Exception as error:  # whatever the text of a schema leads a parser into
             raise MalformedText(f"its schema cannot be read: {error}") from error

@@ -148,7 +148,7 @@ def extensions(message: Any) -> Iterator[str]:
     return (field.full_name for field, _ in message.ListFields() if field.is_extension)
 
 
-_MAIN = "driftline_value.proto"
+MAIN = "driftline_value.proto"
 _COMMON = re.compile(r"google/(?:protobuf|type)/([a-z_]+)\.proto")
 _PATIENCE = 60  # seconds for the compiler
 
@@ -159,9 +159,9 @@ class ProtobufDecoder:
     def __init__(self, schema: Registered) -> None:
         pool = descriptor_pool.DescriptorPool()
         try:
-            for file in _files(schema):
+            for file in files_of(schema):
                 pool.AddSerializedFile(file.SerializeToString())
-            self._top = list(pool.FindFileByName(_MAIN).message_types_by_name.values())
+            self._top = list(pool.FindFileByName(MAIN).message_types_by_name.values())
         except (TypeError, KeyError, ImportError) as error:  # what the pool raises for files that do not fit
             raise UsageError(f"invalid Protobuf schema: {error}") from error
         self.nodes: dict[str, RecordNode] = {}
@@ -235,9 +235,9 @@ def _varints(payload: bytes) -> Iterator[tuple[int, int]]:
             number = shift = 0
 
 
-def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
-    """The descriptors of a schema's files, each behind those that it imports."""
-    texts = {**{name: one.text for name, one in schema.references.items()}, _MAIN: schema.text}
+def files_of(schema: Registered) -> Iterator[FileDescriptorProto]:
+    """The descriptors of a schema's files, each behind those that it imports; `MAIN` is its own."""
+    texts = {**{name: one.text for name, one in schema.references.items()}, MAIN: schema.text}
     given = {name: _descriptor(text, name) for name, text in texts.items()}
     files = {name: file for name, file in given.items() if file is not None}
     if len(files) < len(texts):
@@ -296,7 +296,7 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
         # By protoc itself, so that there is no second reading of the language.
         # -P: what a registry sends is no module
         compiled = subprocess.run(
-            [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
+            [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, MAIN))],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,
         )  # fmt: skip
         if "No module named" in compiled.stderr:
