@@ -18,7 +18,7 @@ from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.kafka import registry as client
 from driftline.readers.kafka.values import Wire
 from driftline.readers.kafka.wire import UnreadableError
-from driftline.sources.kafka import _Values
+from driftline.sources.kafka import MessageValueTexts
 from servers.registry import Registry
 
 SCALED = {
@@ -182,7 +182,7 @@ def messages(registry: Registry) -> list[tuple[bytes | None, bytes | None]]:
 def test_messages_of_a_topic(registry: Registry) -> None:
     keys, values = zip(*messages(registry), strict=True)
     batch = of_kafka(list(values)).append_column("key", pa.array(keys, pa.binary()))
-    (run,) = _Values(wire=wire_of(registry)).of(row_key()).runs(batch)
+    (run,) = MessageValueTexts(wire=wire_of(registry)).of(row_key()).runs(batch)
     unwrapper = Unwrapper(row_key())
     texts, places = unwrapper.records(run.lines)
     gone = {"id": 7, "_change": {"op": "d", "position": AT}}

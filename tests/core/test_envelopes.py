@@ -22,7 +22,7 @@ from driftline.readers.envelopes.debezium import ChangeSource, position
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import LineTask
 from driftline.readers.task import AdmissionTerms
-from driftline.sources.kafka import _Values
+from driftline.sources.kafka import MessageValueTexts
 from driftline.verify.envelopes import Unreadable, records_in
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import parse
@@ -242,7 +242,7 @@ def test_messages_of_a_topic_have_their_keys_and_keep_their_places() -> None:
     settings = from_properties(as_properties({"key": "id", "envelope": "debezium"}))
     terms = AdmissionTerms(expect(Schema(), settings), settings)
     task = LineTask(JsonObserver(terms.expected, settings), None, terms)
-    (run,) = _Values().of(keyed).runs(with_keys(values, keys))
+    (run,) = MessageValueTexts().of(keyed).runs(with_keys(values, keys))
     _, rejects = task.observe([run])
     assert rejects is not None
     (reject,) = rejects.to_pylist()

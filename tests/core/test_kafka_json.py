@@ -11,7 +11,7 @@ from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
 from driftline.quarantine.pending import _Raw
 from driftline.readers.rejects import Origin
-from driftline.sources.kafka import _Values
+from driftline.sources.kafka import MessageValueTexts
 
 
 def batch(
@@ -39,12 +39,12 @@ def batch(
     ],
 )
 def test_a_run_goes_on_over_gaps(offsets: list[int], partitions: list[int], runs: list[list[int]]) -> None:
-    found = list(_Values().runs(batch(offsets, partitions)))
+    found = list(MessageValueTexts().runs(batch(offsets, partitions)))
     assert [run.line for run in found] == runs
 
 
 def test_beyond_a_gap_each_record_has_its_own_offset() -> None:
-    (run,) = _Values().runs(batch([3, 7, 9], values=[b'{"a": 1}', b"", b'{"a": ']))
+    (run,) = MessageValueTexts().runs(batch([3, 7, 9], values=[b'{"a": 1}', b"", b'{"a": ']))
     observer = JsonObserver(ExpectedField(), TableSettings())
     judged = observer.feed(run.lines, run.source, run.line)
     assert [bad.location for bad in observer.result().tally.reasons] == [

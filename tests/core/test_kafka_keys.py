@@ -24,7 +24,7 @@ from driftline.readers.json.rows import LineTask
 from driftline.readers.kafka.keys import key_text
 from driftline.readers.kafka.wire import UnreadableError
 from driftline.readers.task import AdmissionTerms
-from driftline.sources.kafka import _Values
+from driftline.sources.kafka import MessageValueTexts
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_null_value_has_the_key_alone_and_deletes() -> None:
     by_key = settings("_key.id", "value is null")
     values = [b'{"id": 1, "value": null}', None, b"{}", b"", b'{"_key": 1}', b"{bad", b"[1]"]
     keys = [f'{{"id": {n}, "x": 0}}'.encode() for n in range(6)] + [b"\xff"]
-    (run,) = _Values().of(by_key.row_key).runs(with_keys(values, keys))
+    (run,) = MessageValueTexts().of(by_key.row_key).runs(with_keys(values, keys))
     lines, flags, rejects = observed(run, by_key)
     assert lines[:3] == [
         b'{"_key":{"id": 0, "x": 0},"id": 1, "value": null}',  # a field `value` is no message's
@@ -114,7 +114,7 @@ def test_a_null_value_that_does_not_delete_is_no_record() -> None:
     by_key = settings("_key.id", "value is null and _key.x = 1 or op = 'd'")
     values = [None, None, b'{"op": "d"}', b'{"value": null}']
     keys: list[bytes | None] = [b'{"id": 1, "x": 1}', b'{"id": 2}', b'{"id": 3}', b'{"id": 4, "x": 1}']
-    (run,) = _Values().of(by_key.row_key).runs(with_keys(values, keys))
+    (run,) = MessageValueTexts().of(by_key.row_key).runs(with_keys(values, keys))
     lines, flags, rejects = observed(run, by_key)
     assert (lines[0], lines[2], flags) == (
         b'{"_key":{"id":1}}',
@@ -128,7 +128,7 @@ def test_a_null_value_that_does_not_delete_is_no_record() -> None:
     ("key", "delete_when"), [("id", "value is null"), ("_key", "op = 'd'"), ("_key", "")]
 )
 def test_null_values_are_counted_alone_where_they_cannot_delete(key: str, delete_when: str) -> None:
-    values = _Values().of(settings(key, delete_when).row_key)
+    values = MessageValueTexts().of(settings(key, delete_when).row_key)
     rows = with_keys([None, b"{}"], [b"1", b"2"])
     (run,) = values.runs(rows)
     assert (values.tombstones(rows), run.lines[0], run.nulls) == (1, b"", [])
@@ -137,7 +137,11 @@ def test_null_values_are_counted_alone_where_they_cannot_delete(key: str, delete
 def test_a_topic_without_its_keys_has_no_null_among_its_records() -> None:
     """A record without a field `value` deletes nothing, where the table's key is a field of the record."""
     by_key = settings("id", "value is null or op = 'd'")
-    (run,) = _Values().of(by_key.row_key).runs(batch([0, 1], values=[b'{"id": 1}', b'{"id": 2, "op": "d"}']))
+    (run,) = (
+        MessageValueTexts()
+        .of(by_key.row_key)
+        .runs(batch([0, 1], values=[b'{"id": 1}', b'{"id": 2, "op": "d"}']))
+    )
     assert observed(run, by_key)[1] == [False, True]
 
 

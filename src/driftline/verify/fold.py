@@ -462,16 +462,16 @@ class KeyedFold:
                         cut = value
                         continue
                     latest, record = value, self._after(record, value)
-            found = _KeyRows([unpacked(row) for row in stored], n, before)
+            key_rows = _KeyRows([unpacked(row) for row in stored], n, before)
             if latest is not None:
                 record = record if self._keeps else unpacked(latest.payload)
-                self._compare(latest, record, found, tally)
-            elif cut is not None and self._counts_instead(cut, found):
+                self._compare(latest, record, key_rows, tally)
+            elif cut is not None and self._counts_instead(cut, key_rows):
                 tally.overtaken += 1
             elif cut is not None:
                 tally.goes(cut, n, "a truncate removes its row")
-            elif found.rows and self.comparison.terms.exactly:
-                tally.has_too_many(ExtraRows(n, shown(found.rows[0]), "the table", 0))
+            elif key_rows.rows and self.comparison.terms.exactly:
+                tally.has_too_many(ExtraRows(n, shown(key_rows.rows[0]), "the table", 0))
         yield tally
 
     def _after(self, record: Any, change: SourceChange) -> Any:
@@ -485,11 +485,11 @@ class KeyedFold:
     def _keeps(self) -> bool:
         return self.row_key.patch or self.row_key.keeps_fields
 
-    def _compare(self, latest: SourceChange, record: Any, found: _KeyRows, tally: FoldTally) -> None:
+    def _compare(self, latest: SourceChange, record: Any, key_rows: _KeyRows, tally: FoldTally) -> None:
         """Count a key's latest change, after which its row has to hold the ``record``."""
-        n = found.n
+        n = key_rows.n
         if n == 1 and not latest.deletes:
-            differences = self._apart(found.rows[0], record, latest)
+            differences = self._apart(key_rows.rows[0], record, latest)
             # A list without a value leaves nothing in a row that is older than the list's column.
             if all(d.unproven for d in differences):
                 tally.found += 1
@@ -497,7 +497,7 @@ class KeyedFold:
             lost = latest.missing(differences=differences)
         else:
             lost = latest.missing(f"the table has {n} rows of its key" if n else "its key has no row")
-        if (n or not latest.deletes) and self._counts_instead(latest, found):
+        if (n or not latest.deletes) and self._counts_instead(latest, key_rows):
             tally.overtaken += 1
         elif latest.deletes:
             tally.goes(latest, n, "it deletes its row")
@@ -513,16 +513,16 @@ class KeyedFold:
         lacking = _lacking(unpacked(latest.payload))
         return [d for d in differences if d.steps[0] not in lacking]
 
-    def _counts_instead(self, change: SourceChange, found: _KeyRows) -> bool:
+    def _counts_instead(self, change: SourceChange, key_rows: _KeyRows) -> bool:
         """True if a change that the table has beside those of the sources counts for a key, not this one."""
-        if self.beside is None or found.n > 1:
+        if self.beside is None or key_rows.n > 1:
             return False
         when, keeps_first = self._placed(change), self.row_key.keep
-        if not found.n:
-            return found.before > when and not keeps_first
+        if not key_rows.n:
+            return key_rows.before > when and not keeps_first
         if not self.row_key.order_by:
-            return keeps_first and found.before == ALWAYS
-        order_ = self._reader().order_of_row(found.rows[0], self.beside.order)
+            return keeps_first and key_rows.before == ALWAYS
+        order_ = self._reader().order_of_row(key_rows.rows[0], self.beside.order)
         # Of equal orders the later arrival counts, or, where the first record of a key stays, the row's.
         return NEVER < order_ <= when if keeps_first else order_ > when and order_ >= self._floor()
 

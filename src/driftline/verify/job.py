@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,15 +29,10 @@ from driftline.runtime.stores import is_stored
 from driftline.verify.beside import Beside
 from driftline.verify.change_feeds import plain_value
 from driftline.verify.comparison import (
-    EXTRA,
-    LEFT,
-    LISTLESS,
     TEXTS,
-    TOTALS,
     Comparison,
     Terms,
     begin_task,
-    lost_lists,
 )
 from driftline.verify.conditions import ExpectedRecords
 from driftline.verify.csv import CsvDialect
@@ -63,15 +57,15 @@ from driftline.verify.frames import FrameRows, SparkTasks
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.local import LocalRows, LocalTasks
-from driftline.verify.match import in_text, listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.messages import MESSAGES
 from driftline.verify.moments import takes_offsets, written_dates
 from driftline.verify.path_values import path_values, with_values
 from driftline.verify.routing import DealtRecords, LostRecords, TableNames, deal, dealt
+from driftline.verify.search import RecordSearch
 from driftline.verify.typed_files import Renames, earlier_names, floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.values import ValueSettings
-from driftline.verify.verdict import LISTED, Verdict
+from driftline.verify.verdict import Verdict
 from driftline.verify.whole_columns import ColumnMatching
 from driftline.verify.wire import WIRE, wire_reads
 
@@ -377,7 +371,9 @@ class _Verification:
             fold = KeyedFold(comparison, table.row_key, _numbered(sources), truncate, table.beside)
             judged, before = _judged(records, comparison, expected), _before(engine, table, fold)
             return fold.verdict(judged, stored.records(), quarantined, before)
-        check = _Finding(engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost)
+        check = RecordSearch(
+            engine, comparison, _judged(reads, comparison, expected), quarantined, files.lost
+        )
         columns, verdict = comparison.meeting.record.columns, None
         # Whole columns only show that a record is held; a column that Spark cannot read has no fingerprints.
         as_lines = _is_much_json(fmt, files.tasks) and not (in_paths or extended or expected)
@@ -617,86 +613,3 @@ def _read(task: Sequence[FilePart]) -> Iterator[Read]:
 def _messages_to_deal(task: Sequence[FilePart]) -> Iterator[Read]:
     begin_task()
     return chain.from_iterable(map(messages_to_deal, task))
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """Finds the records of ``reads`` that the table and its quarantine lack."""
-
-    engine: Engine
-    comparison: Comparison
-    reads: RDD[Read]
-    quarantined: RDD[tuple[bytes, bool]] | None
-    lost: LostRecords | None = None
-
-    def by_columns(self, matching: ColumnMatching) -> Verdict | None:
-        """The verdict if each record has its row; None if all records must be compared with all rows."""
-        unmatched, exactly = matching.unmatched(), self.comparison.terms.exactly
-        if unmatched is None or (
-            exactly and (unmatched.surplus or (unmatched.has_rows and not unmatched.places))
-        ):
-            return None
-        equal = unmatched.records - unmatched.missing
-        if not unmatched.places and not (exactly and self.quarantined is not None):
-            return Verdict(equal, equal, 0, 0, (), 0 if exactly else None)
-        stored = matching.rows(unmatched)
-        verdict = self.verdict(matching.records(unmatched), stored) if stored is not None else None
-        if verdict is None or not verdict.ok:
-            return None
-        return replace(verdict, records=unmatched.records, found=verdict.found + equal)
-
-    def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
-        """The verdict of comparing each of these records with these rows."""
-        comparison = self.comparison
-        tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
-        both = reads.mapPartitions(comparison.keyed_records).union(
-            stored.mapPartitions(comparison.keyed_rows)
-        )
-        sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
-        # Read once for each kind below; without a copy, each time would sort and compare all again.
-        with self.engine.kept(sorted_.mapPartitions(comparison.compared)) as compared:
-            by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
-            records, unheld, extra, listless = map(sum, zip(*by_kind[TOTALS].collect(), strict=True))
-            unmatched = by_kind[LEFT].reduceByKey(add, tasks)
-            quarantined = None
-            if self.quarantined is not None:
-                quarantined = self.quarantined.mapPartitions(comparison.keyed_raw).reduceByKey(add, tasks)
-            missing, sample = 0, []
-            if unheld:
-                lost = (
-                    unmatched.values()
-                    if quarantined is None
-                    else unmatched.leftOuterJoin(quarantined, tasks).flatMap(not_quarantined)
-                )
-                missing = lost.map(lambda x: x.n).sum()
-                sample = lost.takeOrdered(LISTED, order) if missing else []
-                if missing and self.lost is not None:
-                    self.lost.keep(lost)
-            waiting = unheld - missing
-            # What waited in the rest may have become a column later, and left its empty lists behind.
-            if listless and comparison.meeting.record.rest is None:
-                emptied = lost_lists(
-                    by_kind[LISTLESS], self.reads, comparison.without, typed=comparison.terms.fmt not in TEXTS
-                )
-                missing += emptied.map(lambda x: x.n).sum()
-                sample = sorted([*sample, *emptied.takeOrdered(LISTED, order)], key=order)[:LISTED]
-            mismatches = listed(nearest(comparison.meeting, sample, reads, stored))
-            verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
-            if not comparison.terms.exactly:
-                return verdict
-            surplus = by_kind[EXTRA]
-            if quarantined is not None:
-                # What waits more often than it is left over is either doubled, or in the table as well.
-                again = quarantined.leftOuterJoin(unmatched, tasks).flatMap(quarantined_again)
-                extra += again.map(lambda x: x.n).sum()
-                surplus = surplus.union(again)
-            mismatches += [x.listed() for x in surplus.takeOrdered(LISTED, in_text)] if extra else []
-            return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
-
-
-def _is(kind: int, x: tuple[int, Any]) -> bool:
-    return x[0] == kind
-
-
-def _identity(k: Any) -> Any:
-    return k

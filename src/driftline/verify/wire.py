@@ -52,7 +52,7 @@ def write_schemas(
 
 def wire_reads(path: str) -> Iterator[Read]:
     """The records of a file of typed messages, each with its message's key, if keys are read."""
-    schemas = _Schemas.beside(path)
+    schemas = WireSchemas.beside(path)
     with opened(path) as file:
         for offsets, _, raws, keys in read_messages(file):
             for number, (offset, raw) in enumerate(zip(offsets, raws, strict=True)):
@@ -70,7 +70,7 @@ def wire_reads(path: str) -> Iterator[Read]:
                     yield Read(place, None, raw or b"", str(error))
 
 
-class _Schemas:
+class WireSchemas:
     """Decodes values and keys by their schemas."""
 
     def __init__(self, fmt: str, in_envelopes: bool, schemas: Mapping[str, Any]) -> None:
@@ -79,7 +79,7 @@ class _Schemas:
         self._decoders: dict[int, Decode] = {}
 
     @classmethod
-    def beside(cls, path: str) -> _Schemas:
+    def beside(cls, path: str) -> WireSchemas:
         """The schemas of the messages in a file."""
         content = json.loads((Path(path).parent / _SCHEMAS).read_text(encoding="utf-8"))
         return cls(**content)
