@@ -142,9 +142,10 @@ def dying(method: Callable[..., Any], call: int, *, behind: bool) -> Callable[..
 DEATHS: list[tuple[Any, str, int, bool]] = [
     (Checkpoint, "assign", 1, False),
     (Checkpoint, "assign", 1, True),
-    (pipeline.PreparedRows, "commit", 1, True),
-    (pipeline.PreparedRows, "commit", 3, False),
-    (pipeline.PreparedRows, "commit", 5, True),
+    (pipeline.PreparedRows, "begin_commit", 3, False),
+    (pipeline.PreparedRows, "begin_commit", 5, True),
+    (pipeline.PreparedRows, "report", 1, False),
+    (pipeline.PreparedRows, "report", 5, True),
     (Checkpoint, "remember_tables", 1, False),
     (FileLog, "finish", 1, False),
     (FileLog, "finish", 1, True),
@@ -189,6 +190,7 @@ def test_a_later_attempt_gives_each_value_the_table_that_it_had(
 
 
 @pytest.mark.nightly
+@pytest.mark.iceberg_only("the tables of a DuckLake commit at once")
 def test_tables_that_are_dropped_or_made_between_two_attempts_double_and_lose_no_record(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,17 +315,16 @@ def test_a_table_that_is_dropped_while_the_capture_runs_is_told(captured: Captur
 def test_a_table_that_fails_loses_no_record_of_another_one(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = pipeline.PreparedRows.commit
+    begin = pipeline.PreparedRows.begin_commit
 
-    def fails(prepared: pipeline.PreparedRows) -> Any:
+    def fails(prepared: pipeline.PreparedRows) -> None:
         if prepared.planned.batch.table.name.endswith(".b"):
-            with prepared.abandoned_on_error():
-                raise DataError("no permission")
-        return commit(prepared)
+            raise DataError("no permission")
+        begin(prepared)
 
     captured.put()
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline.PreparedRows, "commit", fails)
+        patch.setattr(pipeline.PreparedRows, "begin_commit", fails)
         with pytest.raises(FanOutError, match="1 table did not get") as failed:
             captured.start()
     assert len(failed.value.result.results) == 4
@@ -341,8 +342,8 @@ def test_records_of_a_table_that_is_gone_wait_once_while_the_capture_goes_on_whe
     name = f"{captured.namespace}.a"
     captured.lake.alter(f"ALTER TABLE {name} RENAME TO away")
     for owner, method, call, behind in (
-        (quarantine.Staged, "commit", 1, True),
-        (pipeline.PreparedRows, "commit", 1, True),
+        (pipeline.Prepared, "begin_commit", 1, True),
+        (pipeline.PreparedRows, "report", 1, True),
         (Checkpoint, "remember_tables", 1, False),
         (FileLog, "finish", 1, False),
     ):

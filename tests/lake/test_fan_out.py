@@ -16,7 +16,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from driftline.errors import DataError, UsageError
-from driftline.ingest import attempts, pipeline
+from driftline.formats import commit
+from driftline.ingest import attempts, pipeline, together
 from driftline.ingest.batch import Listeners
 from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.split_by_field import SplitByField
@@ -201,15 +202,14 @@ def test_what_is_missing_comes_with_the_same_call_again(
     lake: Lake, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path / "a.jsonl", ['{"event": "a", "n": 1}', '{"event": "b", "n": 2}', '{"event": "c"}'])
-    tables, commit = lake.fan_out(f"{space}.{{event}}"), pipeline.PreparedRows.commit
+    tables, begin = lake.fan_out(f"{space}.{{event}}"), pipeline.PreparedRows.begin_commit
 
-    def fails(prepared: pipeline.PreparedRows) -> Any:
+    def fails(prepared: pipeline.PreparedRows) -> None:
         if prepared.planned.batch.table.name.endswith(".b"):
-            with prepared.abandoned_on_error():
-                raise DataError("no permission")
-        return commit(prepared)
+            raise DataError("no permission")
+        begin(prepared)
 
-    monkeypatch.setattr(pipeline.PreparedRows, "commit", fails)
+    monkeypatch.setattr(pipeline.PreparedRows, "begin_commit", fails)
     with pytest.raises(FanOutError, match="1 table did not get") as failed:
         tables.ingest(file)
     assert [result.table for result in failed.value.result.results] == [f"{space}.a", f"{space}.c"]
@@ -230,17 +230,19 @@ def in_error(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, stage: str)
     owner, method = {
         "load": (type(lake.table(name).format), "load"),
         "write": (pipeline.BatchRun, "write_rows"),
-        "commit": (pipeline, "commit"),
+        "commit": (commit, "make_visible"),
     }[stage]
     works = getattr(owner, method)
 
     def refuses(first: Any, *arguments: Any, **options: Any) -> Any:
-        of = first.batch.table if stage == "write" else getattr(first, "table", first)
-        if of.name == name:
+        of = {"load": lambda: [first], "write": lambda: [first.batch.table]}.get(stage, lambda: first)()
+        if name in [getattr(each, "table", each).name for each in of]:
             raise Py4JError("no permission")
         return works(first, *arguments, **options)
 
     monkeypatch.setattr(owner, method, refuses)
+    if stage == "commit":
+        monkeypatch.setattr(together, method, refuses)
 
 
 @pytest.mark.parametrize("stage", ["load", "write", "commit"])

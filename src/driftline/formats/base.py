@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 
 class CommitConflict(Exception):
-    """Another writer has changed the table meanwhile; load it again."""
+    """Another writer has changed ``tables`` meanwhile; load them again."""
+
+    def __init__(self, message: str, *tables: str) -> None:
+        super().__init__(message)
+        self.tables = tables
 
 
 class Moved(CommitConflict):
@@ -134,8 +138,7 @@ class Added(NamedTuple):
 class LastBatch:
     """The batch that wrote to a table last, and the snapshot that it made.
 
-    ``added``: the number of rows added; ``removed``: the number of earlier rows removed; ``behind``: the
-    snapshots that came after it, and changed no row.
+    ``added``, ``removed``: numbers of rows; ``behind``: the snapshots behind it, which changed no row.
     """
 
     id: str
@@ -239,6 +242,8 @@ class RowTransaction(Protocol):
 class UpkeepTransaction(InWholeFiles, Protocol):
     """The members of a transaction beyond adding rows, each with a default for a format to inherit."""
 
+    commits_together: bool = False  # `commit_with` takes other transactions of the lake
+
     @property
     def row_type(self: RowTransaction) -> Struct:
         """The struct of the rows that `append` takes: the columns that Spark can represent."""
@@ -266,12 +271,9 @@ class UpkeepTransaction(InWholeFiles, Protocol):
         """
         return None
 
-    def include(self, transaction: Self) -> bool:
-        """Commit another transaction of the same lake with this one.
-
-        Returns False if the format cannot; the other then needs a commit of its own.
-        """
-        return False
+    def commit_with(self, others: Sequence[Self]) -> None:
+        """Commit with others at once, as `commit` does; a conflict names the tables that have changed."""
+        assert self.commits_together
 
     def rebase(self: RowTransaction, now: State) -> None:
         """Apply the same changes and files to the table's state ``now``, after a conflict.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -74,6 +74,10 @@ class Retry:
         Pauses are random, so that two writers do not meet again, and grow with the first conflicts. A writer
         that has waited long makes shorter ones, and so gets its turn before newcomers.
         """
+        pause(self.count(conflict))
+
+    def count(self, conflict: Exception) -> float:
+        """Count a conflict; returns the seconds of the longest pause. Raises as `wait`."""
         now = time.monotonic()
         self.since = now if self.since is None else self.since
         self.conflicts += 1
@@ -86,8 +90,12 @@ class Retry:
                 "other writers keep changing this table; try again later",
             ) from conflict
         self.progress(f"{WAITING}others changed {self.name} {times} in {waited:.0f} s")
-        longest = min(_MOST, _FIRST * self.conflicts) / (1 + waited / _EAGER)
-        time.sleep(random.uniform(0, longest))  # noqa: S311  no secret
+        return min(_MOST, _FIRST * self.conflicts) / (1 + waited / _EAGER)
+
+
+def pause(longest: float) -> None:
+    """Sleep for a while."""
+    time.sleep(random.uniform(0, longest))  # noqa: S311  no secret
 
 
 def is_conflict(error: Exception) -> bool:
@@ -106,13 +114,30 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
     Raises:
         Moved: the rows are not right for the table's new state.
     """
+    commit_all([transaction], lambda: transaction.rebase(now()), retry)
+
+
+def make_visible(transactions: Sequence[Transaction]) -> None:
+    """Commit transactions of a lake at once; several only if they can. Raises CommitConflict."""
+    match transactions:
+        case [alone]:
+            alone.commit()
+        case [first, *others]:
+            first.commit_with(others)
+
+
+def commit_all(transactions: Sequence[Transaction], rebase: Callable[[], None], retry: Retry) -> None:
+    """Commit transactions at once, again after each conflict. ``rebase``: has them fit the tables again.
+
+    Raises Moved as `commit`.
+    """
     before = retry.conflicts
 
     def attempt() -> None:
-        """Commit; after a conflict, to the table as it is now."""
+        """Commit; after a conflict, to the tables as they are now."""
         if retry.conflicts > before:
-            transaction.rebase(now())
-        transaction.commit()
+            rebase()
+        make_visible(transactions)
 
     began = time.monotonic()
     try:

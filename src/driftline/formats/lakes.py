@@ -246,6 +246,11 @@ class Catalog(Protocol):
         ...
 
     @property
+    def commits_together(self) -> bool:
+        """True if a commit can be of several tables; then threads do not commit at once."""
+        ...
+
+    @property
     def commits_at_once(self) -> int:
         """The number of tables into which threads commit at a time, without meeting one another."""
         ...

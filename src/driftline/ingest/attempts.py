@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ from driftline.core.history.batch_properties import Token
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.properties import as_properties, creation, of_one_batch
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import CatalogTable, State
+from driftline.formats.base import CatalogTable, Moved, State, Transaction
 from driftline.formats.commit import Progress, Retry, is_conflict
 from driftline.formats.lakes import Catalog
 from driftline.ingest.batch import (
@@ -168,9 +168,7 @@ def prepare(table: CatalogTable, source: Source, options: Options) -> PreparedBa
         with configured(table.spark, source.conf):
             ready = request.retry.run(attempts.prepare)
     except BaseException as error:
-        if options.listener is not None:
-            options.listener.begins(table.name, request.id)
-            options.listener.failed(error)
+        PreparedBatch(attempts, None, options.listener, 0.0).tell(error)
         raise
     return PreparedBatch(attempts, ready, options.listener, time.monotonic() - began)
 
@@ -319,15 +317,59 @@ class Attempts:
             self.scan, self.observed = run.scan, run.observed
 
     def _commit(self, ready: Ready) -> Result:
-        run, prepared, violations = ready.run, ready.prepared, ready.violations
+        run = ready.run
         try:
-            if violations is None:
-                violations = self.audit.violations(prepared)
-            self.last = self.audit.passed(run, prepared, violations)
-            ended = self.last.commit()
+            ready = self._audited(ready)
+            ended = ready.prepared.commit()
         finally:
             self.scan, self.observed = run.scan, run.observed
-        return replace(ended, hints=(*ended.hints, *ready.notes), audit=tuple(violations))
+        return _noted(ended, ready)
+
+    def _audited(self, ready: Ready) -> Ready:
+        """Audit what is written, unless it was; returns what is to be committed. Raises AuditError."""
+        violations = ready.violations
+        if violations is None:
+            violations = self.audit.violations(ready.prepared)
+        elif ready.prepared is self.last:  # which is what its audit has left
+            return ready
+        self.last = self.audit.passed(ready.run, ready.prepared, violations)
+        return replace(ready, prepared=self.last, violations=violations)
+
+    def begin_commit(self, ready: Ready) -> Ready:
+        """Do all that comes before the commit of a batch; returns what that makes visible.
+
+        Raises as `next` does.
+        """
+
+        def begin() -> Ready:
+            """Audit what is written, and begin its commit."""
+            audited = self._audited(ready)
+            with audited.prepared.abandoned_on_error():
+                audited.prepared.begin_commit()
+            return audited
+
+        return self._made(begin)
+
+    def rebase(self, ready: Ready) -> Ready:
+        """After a conflict, have a batch fit what is there now; if need be, it is prepared again.
+
+        Raises BatchIsInError if another process has brought it, and as `next` does.
+        """
+        retry, prepared = self.batch.retry, ready.prepared
+
+        def rebase() -> Ready:
+            """Keep what is written, if that can be."""
+            with prepared.abandoned_on_error():
+                retry.run(prepared.rebase, passing=(Moved,))
+            return ready
+
+        with suppress(Moved):
+            return self._made(rebase)
+        return self.begin_commit(retry.run(self.prepare))
+
+    def report(self, ready: Ready) -> Result:
+        """Report a batch that is visible; raises as `next` does."""
+        return _noted(self._made(ready.prepared.report), ready)
 
     def _begun(self) -> tuple[BatchRun, Sequence[str]]:
         """Load the table and begin an attempt, with notes for a person."""
@@ -352,6 +394,11 @@ class Attempts:
         return kind(self.batch, state, settings, self.tried, self.scan, self.observed)
 
 
+def _noted(ended: Result, ready: Ready) -> Result:
+    """The result with the notes of its attempt."""
+    return replace(ended, hints=(*ended.hints, *ready.notes), audit=tuple(ready.violations or ()))
+
+
 @dataclass(slots=True)
 class PreparedBatch:
     """A batch that is written whole for its table, and visible to nobody.
@@ -370,6 +417,11 @@ class PreparedBatch:
     def table(self) -> CatalogTable:
         """The table of the batch."""
         return self.attempts.batch.table
+
+    @property
+    def retry(self) -> Retry:
+        """The conflicts of the batch."""
+        return self.attempts.batch.retry
 
     @property
     def error(self) -> DriftlineError | None:
@@ -403,6 +455,44 @@ class PreparedBatch:
             if self.listener is None:
                 return self._commit(batch)
             return notify_listener(batch, self.listener, self._commit, self.seconds)
+
+    @property
+    def transactions(self) -> Sequence[Transaction]:
+        """Those that have to commit at once."""
+        return () if self.ready is None else self.ready.prepared.transactions
+
+    def begin_commit(self) -> None:
+        """Do all that comes before a commit of several batches; raises as `commit` does."""
+        with self._alone() as ready:
+            self.ready = self.attempts.begin_commit(ready)
+
+    def rebase(self) -> None:
+        """After a conflict, have it fit what is there now; raises as `commit` does."""
+        with self._alone() as ready:
+            self.ready = self.attempts.rebase(ready)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Ready]:
+        """What is written; no more of use if the block raises an error, which has taken it back."""
+        ready, self.ready = self.ready, None
+        assert ready is not None
+        with configured(self.table.spark, self.attempts.batch.source.conf):
+            yield ready
+
+    def report(self) -> Result:
+        """Report the batch, which is visible; raises as `commit` does."""
+        with self._alone() as ready:
+            report = partial(self.attempts.report, ready)
+            if self.listener is None:
+                return report()
+            seconds = self.seconds + self.retry.committing
+            return notify_listener(self.attempts.batch, self.listener, lambda _: report(), seconds)
+
+    def tell(self, error: BaseException) -> None:
+        """Notify the listener of an error before `report`."""
+        if self.listener is not None:
+            self.listener.begins(self.table.name, self.attempts.batch.id)
+            self.listener.failed(error)
 
     def _commit(self, batch: BatchRequest) -> Result:
         return batch.retry.run(self._attempt)

@@ -30,6 +30,7 @@ from driftline.ingest.pattern import TOPIC, Pattern, is_other
 from driftline.ingest.result import Result
 from driftline.ingest.route import Route, named_values
 from driftline.ingest.router import Router
+from driftline.ingest.together import Outcome, commit_alone, commit_together
 from driftline.keys.stored import KeyCache
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
@@ -348,7 +349,7 @@ class FanOut:
             batch.audit([ready for _, ready in in_order], before, stack)
             if batch.micro_batch is not None:
                 batch.micro_batch.keep(router.assignment)
-            ended = at_once(batch.source.spark, batch.committed, in_order, self.catalog.commits_at_once)
+            ended = batch.committed(in_order)
         results = tuple(result for result, _ in ended if result is not None)
         told = {to.table.name for (to, _), outcome in zip(in_order, ended, strict=True) if any(outcome)}
         passed_over += tuple(to.table.name for to in destinations if to.table.name not in told)
@@ -520,22 +521,30 @@ class DealtBatch:
         return attempts.set_aside(to.table, self._dealt(to.share.slices), self._options(to), error)
 
     def committed(
-        self, of_table: tuple[TableShare, PreparedBatch]
-    ) -> tuple[Result | None, DriftlineError | None]:
-        """Commit a batch; returns its result, and the error of its table, which keeps no other's records.
+        self, written: Sequence[tuple[TableShare, PreparedBatch]]
+    ) -> list[tuple[Result | None, DriftlineError | None]]:
+        """Commit the batches: at once if the lake can, else a few tables at a time.
 
-        Neither means that another process brought the batch meanwhile.
+        Returns the result of each, and the error of its table, which keeps no other's records. Neither means
+        that another process brought the batch meanwhile.
         """
-        to, ready = of_table
-        try:
-            return ready.commit(), ready.error
-        except BatchIsInError:
-            return None, None
-        except DriftlineError as error:
-            failed = error_of_table(to.table.name, error)
-            # What may be visible must not come a second time.
-            if failed is None or not ready.invisible or not self._may_fail(to):
-                return None, error
+        catalog, prepared = self.fan_out.catalog, [ready for _, ready in written]
+        if catalog.commits_together:
+            outcomes = commit_together(prepared)
+        else:
+            outcomes = at_once(self.source.spark, commit_alone, prepared, catalog.commits_at_once)
+        return [self._ended(*each, outcome) for each, outcome in zip(written, outcomes, strict=True)]
+
+    def _ended(
+        self, to: TableShare, ready: PreparedBatch, outcome: Outcome
+    ) -> tuple[Result | None, DriftlineError | None]:
+        """The result and the error of a table; where it may be in error, its records wait."""
+        if not isinstance(outcome, DriftlineError):
+            return outcome, None if outcome is None else ready.error
+        failed = error_of_table(to.table.name, outcome)
+        # What may be visible must not come a second time.
+        if failed is None or not ready.invisible or not self._may_fail(to):
+            return None, outcome
         waiting = self._set_aside(to, failed)
         try:
             return waiting.commit(), failed

@@ -20,7 +20,7 @@ from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
-from driftline.formats.commit import commit
+from driftline.formats.commit import commit_all
 from driftline.ingest.accept import accepted, fail_of_expectation, unreadable
 from driftline.ingest.batch import BatchRequest, Planned, outcome, paths_of_rest, rest_of
 from driftline.ingest.compaction import compact_behind
@@ -433,12 +433,34 @@ class Prepared:
         return self.planned.batch.table.whole_files() if self.planned.state.exists else ()
 
     def commit(self) -> Result:
-        """Make the batch visible."""
-        batch = self.planned.batch
+        """Make the batch visible, and report it."""
+        with self.abandoned_on_error():
+            self.begin_commit()
+            commit_all(self.transactions, self.rebase, self.planned.batch.retry)
+        return self.report()
+
+    @property
+    def transactions(self) -> Sequence[Transaction]:
+        """Those that have to commit at once, behind `begin_commit`."""
+        return [] if self.rejects is None else [self.rejects.transaction]
+
+    def begin_commit(self) -> None:
+        """Do all that comes before the commit of the `transactions`."""
         if self.rejects is not None:
-            batch.progress("quarantining")
-            self.rejects.commit(batch.retry)
-            batch.progress("committed")
+            self.planned.batch.progress("quarantining")
+
+    def rebase(self) -> None:
+        """After a conflict, have the batch fit what is there now.
+
+        Raises Moved if it has to be prepared again, BatchIsInError if another process has brought it.
+        """
+        if self.rejects is not None:
+            self.rejects.rebase()
+
+    def report(self) -> Result:
+        """Report the batch, which is visible."""
+        if self.rejects is not None:
+            self.planned.batch.progress("committed")
         return self.preview()
 
 
@@ -450,11 +472,13 @@ class PreparedRows(Prepared):
         run: the attempt.
         transaction: of the table.
         waiting: the number of values by path in the rest, where tasks have counted them.
+        location: the table's, once its commit begins.
     """
 
     run: BatchRun
     transaction: Transaction
     waiting: Mapping[str, int] | None = None
+    location: str = ""
 
     @property
     def invisible(self) -> bool:
@@ -504,23 +528,30 @@ class PreparedRows(Prepared):
         """Return the table's files as the commit leaves it."""
         return self.transaction.whole_files()
 
-    def commit(self) -> Result:
-        """Make the rejects and the rows visible, and report the batch."""
+    @property
+    def transactions(self) -> Sequence[Transaction]:
+        """That of the rows, and of the rejects if both can commit at once."""
+        return [self.transaction, *([] if self._together is None else [self._together.transaction])]
+
+    @property
+    def _together(self) -> quarantine.Staged | None:
+        """The rejects that commit with the rows."""
+        return self.rejects if self.transaction.commits_together else None
+
+    def begin_commit(self) -> None:
+        """Check the files, and set what the commit says of the batch; make the rejects visible."""
         batch, transaction = self.planned.batch, self.transaction
-        with self.abandoned_on_error():
-            batch.check_files()
-            location = transaction.table_location
-            batch_properties = batch.table_properties(self.planned.state)
-            transaction.remember(batch.remembered(self.planned.state, batch_properties))
-            transaction.set({**batch_properties, **self._author(), **self.run.properties(self.planned)})
-            # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
-            # Iceberg has no commit over two tables. A DuckLake includes the quarantine in its own.
-            if self.rejects is not None and not transaction.include(self.rejects.transaction):
-                batch.progress("quarantining")
-                self.rejects.commit(batch.retry)
-            batch.progress("committing")
-            commit(transaction, self._rebase, batch.retry)
-        return self._report(location)
+        batch.check_files()
+        self.location = transaction.table_location
+        batch_properties = batch.table_properties(self.planned.state)
+        transaction.remember(batch.remembered(self.planned.state, batch_properties))
+        transaction.set({**batch_properties, **self._author(), **self.run.properties(self.planned)})
+        # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
+        # Iceberg has no commit over two tables.
+        if self.rejects is not None and self._together is None:
+            batch.progress("quarantining")
+            self.rejects.commit(batch.retry)
+        batch.progress("committing")
 
     def _author(self) -> Mapping[str, str]:
         if not (changes := self.planned.plan.changes):
@@ -530,15 +561,17 @@ class PreparedRows(Prepared):
             counts["quarantined"] = self.rejects.rows
         return of_batch(self.planned.batch.id, changes, counts)
 
-    def _rebase(self) -> State:
-        """Load the table again, and check that the plan holds for it."""
+    def rebase(self) -> None:
+        """Have the rows fit the table as it is now, if the plan holds for it, and the rejects with them."""
         self.planned = self.planned.on(self.planned.batch.load())
         # They count on from what the other writer has left.
         self.transaction.set(self.run.properties(self.planned))
         self.planned.batch.progress("committing")
-        return self.planned.state
+        self.transaction.rebase(self.planned.state)
+        if self._together is not None:
+            self._together.rebase()
 
-    def _report(self, location: str) -> Result:
+    def report(self) -> Result:
         """Build the result of the committed batch."""
         planned, transaction, written = self.planned, self.transaction, self.rows
         changed = written
@@ -554,7 +587,7 @@ class PreparedRows(Prepared):
         added, batch = transaction.written, planned.batch
         if planned.settings.compacts and added.passes(_MANY_FILES):
             ended = replace(ended, hints=(*ended.hints, *compact_behind(batch.table, batch.progress)))
-        location = location if written else ""
+        location = self.location if written else ""
         return replace(ended, location=location, files_written=added.files, bytes_written=added.bytes)
 
 

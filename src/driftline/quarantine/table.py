@@ -82,6 +82,10 @@ class Staged:
         """Make the rows visible in the quarantine, after other writers."""
         commit(self.transaction, self.table.load, retry)
 
+    def rebase(self) -> None:
+        """Have the rows fit the quarantine as it is now. Raises as `UpkeepTransaction.rebase`."""
+        self.transaction.rebase(self.table.load())
+
     def undo(self) -> None:
         """Remove the rows again, because their batch failed."""
         if not self.transaction.visible:

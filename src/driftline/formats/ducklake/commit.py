@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from driftline.core.schema.definition import forgets_deletes, known_by
@@ -31,7 +31,7 @@ from driftline.formats.ducklake.rows import (
     set_properties,
     set_version,
 )
-from driftline.formats.ducklake.seen import forget_note, note_seen, store_note
+from driftline.formats.ducklake.seen import by_table, forget_note, note_seen, store_note
 from driftline.formats.ducklake.snapshot import (
     DELETES_OF,
     DELETES_SUFFIX,
@@ -56,12 +56,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 # Rows of the catalog are written directly: DuckDB's statements cannot combine nested docs, nested types,
 # Spark's files and two tables in one snapshot.
 def commit(connection: Connection, intents: Sequence[TableCommit], message: CommitMessage) -> int:
-    """Write the snapshot; returns its id. Raises CommitConflict where a
-    table is no longer as it was planned for.
+    """Write the snapshot; returns its id.
+
+    Raises CommitConflict with the tables that are no longer as they were planned for.
     """
     head = _next(connection)
     # All tables are checked before anything is written for the first.
-    states = [_checked(connection, w) for w in intents]
+    states = _all_checked(connection, intents)
     changed = [
         w.base is None
         or w.schema.struct != w.base.schema.struct
@@ -72,9 +73,12 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
         for w in intents
     ]
     head.schema_version += any(changed)
+    summaries = {}
     for w, now, schema_changes in zip(intents, states, changed, strict=True):
-        _table(connection, head, w, now, schema_changes=schema_changes)
-    _finish(connection, head, message)
+        table = _table(connection, head, w, now, schema_changes=schema_changes)
+        if w.summary:
+            summaries[table] = w.summary
+    _finish(connection, head, message, summaries)
     return head.snapshot
 
 
@@ -167,7 +171,14 @@ def _next(connection: Connection) -> LatestSnapshot:
     return LatestSnapshot(snapshot + 1, schema_version, catalog_id, file_id)
 
 
-def _finish(connection: Connection, head: LatestSnapshot, message: CommitMessage) -> None:
+def _finish(
+    connection: Connection,
+    head: LatestSnapshot,
+    message: CommitMessage,
+    summaries: Mapping[int, Mapping[str, str]] | None = None,
+) -> None:
+    """Write the row of the snapshot, and its message. ``summaries``: its properties by table."""
+    extra = {**by_table(summaries or {}), **message.extra, COMMIT_ID: message.id}
     # The primary key of this row is what two writers at once meet at.
     connection.execute(
         "INSERT INTO meta.ducklake_snapshot VALUES (?, now(), ?, ?, ?)",
@@ -181,10 +192,24 @@ def _finish(connection: Connection, head: LatestSnapshot, message: CommitMessage
                 "changes_made": ",".join(dict.fromkeys(head.changes_made)),
                 "author": message.author,
                 "commit_message": message.text,
-                "commit_extra_info": json.dumps({**message.extra, COMMIT_ID: message.id}, ensure_ascii=False),
+                "commit_extra_info": json.dumps(extra, ensure_ascii=False),
             }
         ],
     )
+
+
+def _all_checked(connection: Connection, intents: Sequence[TableCommit]) -> list[LakeState]:
+    """The present states of the tables. Raises CommitConflict with all that have changed."""
+    states: list[LakeState] = []
+    conflicts: list[CommitConflict] = []
+    for intent in intents:
+        try:
+            states.append(_checked(connection, intent))
+        except CommitConflict as conflict:
+            conflicts.append(conflict)
+    if conflicts:
+        raise CommitConflict(str(conflicts[0]), *(name for each in conflicts for name in each.tables))
+    return states
 
 
 def _checked(connection: Connection, intent: TableCommit) -> LakeState:
@@ -192,11 +217,11 @@ def _checked(connection: Connection, intent: TableCommit) -> LakeState:
     now = load_again(connection, intent.name, base)
     if base is None:
         if now.exists:
-            raise CommitConflict(f"table {intent.name} was created by another writer")
+            raise CommitConflict(f"table {intent.name} was created by another writer", intent.name)
     elif not base.fits(now):
-        raise CommitConflict(f"table {intent.name} was changed by another writer")
+        raise CommitConflict(f"table {intent.name} was changed by another writer", intent.name)
     elif intent.pinned and _touched(connection, now, base):
-        raise CommitConflict(f"another writer changed {intent.name} during this batch")
+        raise CommitConflict(f"another writer changed {intent.name} during this batch", intent.name)
     return now
 
 
@@ -212,7 +237,8 @@ def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
 
 def _table(
     connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, *, schema_changes: bool
-) -> None:
+) -> int:
+    """Write the rows of one table; returns its id."""
     table = now.table or _made(connection, head, intent)
     if schema_changes:
         set_columns(connection, head, intent, now, table)
@@ -254,6 +280,7 @@ def _table(
     has_rows = intent.files or intent.dropped or intent.removes or intent.reverts is not None
     if now.exists and (schema_changes or not has_rows):
         head.changes_made.append(f"altered_table:{table.id}")
+    return table.id
 
 
 def _emptied(connection: Connection, snapshot: int, table: int) -> None:

@@ -221,7 +221,7 @@ def _sorted_by(connection: Connection, table: int, order: int, since: int) -> di
         "SELECT snapshot_id, commit_extra_info FROM meta.ducklake_snapshot_changes WHERE snapshot_id IN "
         f"(SELECT begin_snapshot FROM meta.ducklake_data_file WHERE table_id = {table} AND begin_snapshot >= {since})"
     )
-    messages = {int(id_): snapshot_properties(extra) for id_, extra in snapshots}
+    messages = {int(id_): snapshot_properties(extra, table) for id_, extra in snapshots}
     # What an undo brings back is a copy of older files.
     return {
         id_: order for id_, message in messages.items() if COMMIT_ID in message and not undone_batch(message)

@@ -352,6 +352,11 @@ class DuckLake:
         return False
 
     @property
+    def commits_together(self) -> bool:
+        """True: a snapshot is one of the whole lake."""
+        return True
+
+    @property
     def commits_at_once(self) -> int:
         """One: each commit is a snapshot of the whole lake."""
         return 1

@@ -92,7 +92,7 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
         "SELECT snapshot_id, changes_made, commit_extra_info FROM meta.ducklake_snapshot_changes "
         f"WHERE changes_made LIKE '%:{table}%' ORDER BY snapshot_id DESC"
     ):
-        kinds, message = set(ours.findall(str(changes))), snapshot_properties(extra)
+        kinds, message = set(ours.findall(str(changes))), snapshot_properties(extra, table)
         batch, moved = message.get(BATCH), message.get(MOVED)
         # A batch whose records are all late, or all wait, leaves its mark in a snapshot without rows. So do
         # settings that are no version of the table.

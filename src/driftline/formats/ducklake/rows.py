@@ -157,7 +157,8 @@ class TableCommit:
     source files that the table takes. ``deletes``, ``ended``: rows to remove; ``rewritten``: files that go as
     a whole, and ``own``: the columns with values in rows that were in none of them; ``batch``: its id.
     ``compacts``: the files that are added have the rows of those that go, with their ids, and no others.
-    ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
+    ``uuid``: of a table that is created. ``summary``: what the snapshot's message says of the table.
+    ``reverts``: the snapshot whose rows go, and those that it
     removed come back; ``returning``: the files that it ended.
     """
 
@@ -185,6 +186,7 @@ class TableCommit:
     reverts: int | None = None
     returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))
+    summary: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def properties_after(self) -> dict[str, str]:
@@ -315,7 +317,7 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
     first_row = add_statistics(connection, table.id, intent.files, columns, have_ids=intent.compacts)
     partition_id = intent.keys.partition_id
     if partition_id_of(connection, table.id, head.snapshot) != partition_id:
-        raise CommitConflict(f"{intent.name} was repartitioned by another writer")
+        raise CommitConflict(f"{intent.name} was repartitioned by another writer", intent.name)
     names = intent.written or intent.schema
     mapping, first_id = None, head.file_id
     # Tasks write the ids of elements, too. By a mapping DuckDB would look for the rows' ids under a name.

@@ -19,16 +19,35 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
 _NAME = "driftline_seen"
+_TABLES = "driftline.tables"  # in the message of a snapshot: the properties that not all of its tables have
 _KEPT = 10  # notes of a table
 
 
-def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
-    """Return the properties in the message of a snapshot; others may write anything there."""
-    with suppress(ValueError):
+def snapshot_properties(extra: str | None, table: int | None = None) -> Mapping[str, Any]:
+    """Return the properties that the message of a snapshot has for all its tables, and for one of them.
+
+    Others may write anything there.
+    """
+    with suppress(ValueError, AttributeError, TypeError):
         message = json.loads(extra or "{}")
-        if isinstance(message, dict):
-            return message
+        return {**message, **message.get(_TABLES, {}).get(str(table), {})}
     return {}
+
+
+def by_table(summaries: Mapping[int, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the properties of a snapshot, from those of each of its tables by id, for its message.
+
+    >>> by_table({1: {"driftline.batch": "b"}, 2: {"driftline.batch": "b", "driftline.moved-rows": "3"}})
+    {'driftline.batch': 'b', 'driftline.tables': {'2': {'driftline.moved-rows': '3'}}}
+    """
+    first, *others = summaries.values() or [{}]
+    common = {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
+    own = {
+        str(table): {key: text for key, text in summary.items() if key not in common}
+        for table, summary in summaries.items()
+    }
+    own = {table: summary for table, summary in own.items() if summary}
+    return {**common, **({_TABLES: own} if own else {})}
 
 
 def note_of(connection: Connection, table: int) -> SeenNote | None:
@@ -94,7 +113,7 @@ def _columns(connection: Connection, table: int, files: Sequence[int]) -> Mappin
         "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = f.begin_snapshot "
         f"WHERE f.data_file_id IN ({listed}) AND (s.value_count IS NULL OR s.value_count > 0)",
     ):
-        properties = snapshot_properties(extra)
+        properties = snapshot_properties(extra, table)
         if SEEN in properties:  # these are noted
             continue
         batch = properties.get(BATCH)

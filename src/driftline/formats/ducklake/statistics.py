@@ -99,7 +99,7 @@ def _snapshots(connection: Connection, table: int, *, noted: bool) -> Iterator[K
         "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id",
         [table, table, table],
     ):
-        message = snapshot_properties(extra)
+        message = snapshot_properties(extra, table)
         author, own_rows = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
         batch = CommittedBatch(int(time), None if author is None else str(author), own_rows)
         is_born = brought(table, str(changes_made), batch.id, rewritten=rewritten)

@@ -22,6 +22,7 @@ from driftline.core.changes.defaults import no_value
 from driftline.core.columns.statistics import SeenNote
 from driftline.core.history.entries import BATCH, SEEN
 from driftline.core.schema.definition import IDENTITY, SortField, Transform
+from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import (
     BINARY,
     DATE,
@@ -206,7 +207,9 @@ def _text(key: Key, value: Any) -> str | None:
 
 
 class DuckLakeTransaction(UpkeepTransaction):
-    """The changes of one batch, visible together when committed, with those of included transactions."""
+    """The changes of one batch, visible together when committed."""
+
+    commits_together = True  # a snapshot is one of the whole lake
 
     def __init__(
         self,
@@ -223,12 +226,10 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._intent = TableCommit(table.name, base, schema, folder, pinned=True, keys=keys)
         if base is None:
             self._intent.layout = CatalogLayout(), keys
-        self._summary: Mapping[str, str] = {}
         self._changes: list[Change] = []
         self._after = 0
         self._said: list[str] = []
         self._folders: list[str] = []
-        self._with: list[DuckLakeTransaction] = []
         self._carry: Carry | None = None
         self._note: Callable[[], SeenNote] | None = None
         self._values: dict[int, Default] | None = None
@@ -252,7 +253,7 @@ class DuckLakeTransaction(UpkeepTransaction):
 
         now, keys = table.catalog.read(look)
         if now.table is None or not state.fits(now):
-            raise CommitConflict(f"table {table.name} was changed by another writer")
+            raise CommitConflict(f"table {table.name} was changed by another writer", table.name)
         if DELETES_OF in now.properties:
             raise UsageError(
                 f"{table.name} holds the deletes that {table.name.removesuffix(DELETES_SUFFIX)} remembers"
@@ -296,7 +297,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         return self._wrote(files, summary)
 
     def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
-        self._summary = {**self._summary, **summary}
+        self._intent.summary = {**self._intent.summary, **summary}
         self._intent.files += files
         # A later step may drop columns that these files have.
         self._intent.written = self._intent.schema
@@ -464,7 +465,7 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     def _staging(self) -> Callable[[Connection], int]:
         """Return the commit, to be rolled back."""
-        message = self._message()
+        message = _message([self])
         return lambda connection: commit(connection, [self._intent], message)
 
     def live_rows(self) -> RowsLeft | None:
@@ -490,17 +491,18 @@ class DuckLakeTransaction(UpkeepTransaction):
         """Record that the table takes these source files, by their fingerprints."""
         self._intent.sources = tuple(files)
 
-    def include(self, transaction: DuckLakeTransaction) -> bool:
-        """Commit the other transaction, of the same lake, with this one; always True."""
-        self._with.append(transaction)
-        return True
-
     def commit(self) -> None:
         """Make everything visible at once. Raises CommitConflict if someone else was faster."""
-        parts = [self, *self._with]
-        intents, message = [part._intent for part in parts], self._message()
-        if self._deletes is not None and self._deletes.commit is not None:
-            intents.append(self._deletes.commit)
+        self.commit_with(())
+
+    def commit_with(self, others: Sequence[DuckLakeTransaction]) -> None:
+        """Make everything visible at once, and that of other transactions of the lake.
+
+        Raises CommitConflict, with the names of their tables, if someone else was faster.
+        """
+        parts = [self, *others]
+        intents = [intent for part in parts for intent in part._intents]
+        message = _message(parts)
 
         def work(connection: Connection) -> int:
             """Write the snapshot; returns its id."""
@@ -512,7 +514,8 @@ class DuckLakeTransaction(UpkeepTransaction):
             return snapshot
 
         # Whatever ends this now, Ctrl-C too, may end it behind the COMMIT
-        self._set_visible(None)
+        for part in parts:
+            part.visible = None
         try:
             snapshot = self.table.catalog.write(
                 work,
@@ -522,14 +525,17 @@ class DuckLakeTransaction(UpkeepTransaction):
         except UnknownError:
             raise
         except Exception:
-            self._set_visible(False)
+            for part in parts:
+                part.visible = False
             raise
         for part in parts:
             part.visible, part.snapshot = True, snapshot
 
-    def _set_visible(self, visible: bool | None) -> None:
-        for part in [self, *self._with]:
-            part.visible = visible
+    @property
+    def _intents(self) -> list[TableCommit]:
+        """What it commits: its table, and the one of the deletes that are remembered."""
+        deletes = None if self._deletes is None else self._deletes.commit
+        return [self._intent, *([] if deletes is None else [deletes])]
 
     def rebase(self, now: State) -> None:
         """After a conflict, apply the same changes and files to the table as it is ``now``.
@@ -558,9 +564,6 @@ class DuckLakeTransaction(UpkeepTransaction):
             again = fresh_transaction._file_rewrite()
             again.take(self._rewrite.group)
             self._rewrite = again
-        # The quarantine goes with the table, so it begins on the same snapshot.
-        for part in self._with:
-            part.rebase(part.table.load())
         self.base = intent.base = fresh_transaction.base
         intent.schema = fresh
 
@@ -619,7 +622,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         if not self._holds(now, paths):
             return False
         intent = TableCommit(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
-        message = CommitMessage(AUTHOR, "takes a failed batch out again", self._summary)
+        message = CommitMessage(AUTHOR, "takes a failed batch out again", self._intent.summary)
         self.table.catalog.write(
             lambda connection: commit(connection, [intent], message), partial(landed, message=message)
         )
@@ -638,10 +641,22 @@ class DuckLakeTransaction(UpkeepTransaction):
         )
         return len(rows) == len(paths)
 
-    def _message(self) -> CommitMessage:
-        rows = sum(file.rows for file in self._intent.files)
-        batch = self._summary.get("driftline.batch", "")
-        by = f"batch {batch}: " if batch else "compaction: " if self._intent.compacts else ""
-        text = "; ".join([f"{by}{rows} rows", *self._said])
-        extra = {**self._summary, "changes": self._said}
-        return CommitMessage(AUTHOR, text[:10_000], extra)
+    @property
+    def _rows(self) -> int:
+        return sum(file.rows for file in self._intent.files)
+
+
+def _message(parts: Sequence[DuckLakeTransaction]) -> CommitMessage:
+    """The message of the snapshot that these transactions make. Quarantines go without saying."""
+    told = [part for part in parts if not part.table.name.endswith(QUARANTINE)] or [*parts]
+    first = told[0]._intent
+    batch = first.summary.get(BATCH, "")
+    by = f"batch {batch}: " if batch else "compaction: " if first.compacts else ""
+    if len(told) == 1:
+        said = told[0]._said
+        text = "; ".join([f"{by}{told[0]._rows} rows", *said])
+        return CommitMessage(AUTHOR, text[:10_000], {"changes": said})
+    if any(part._intent.summary.get(BATCH) != batch for part in told):
+        by = ""
+    # The tables keep what changed in each of them.
+    return CommitMessage(AUTHOR, f"{by}{sum(part._rows for part in told)} rows in {len(told)} tables", {})

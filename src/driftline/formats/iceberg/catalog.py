@@ -91,6 +91,11 @@ class IcebergCatalog:
         return any(name and _ASCII_NAMES.search(name) for name in named)
 
     @property
+    def commits_together(self) -> bool:
+        """False: each table has snapshots of its own, and few catalogs change several tables at once."""
+        return False
+
+    @property
     def commits_at_once(self) -> int:
         """A few: each table has metadata of its own."""
         return 4
