@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def one_by_one(lakes: list[Lake]) -> AbstractContextManager[object]:
-    """Have the tables of a pattern commit one by one in these lakes; those of a DuckLake always do."""
+    """Have the tables of a pattern commit one by one in these lakes; those of a DuckLake always commit at once."""
     at_once = IcebergCatalog.commits_at_once.fget
     folders = {lake.format.folder for lake in lakes}  # a capture's catalog is in a session of its own
     few = property(lambda catalog: 1 if catalog.folder in folders else at_once(catalog))

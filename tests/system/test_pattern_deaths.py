@@ -23,6 +23,8 @@ KILLED = range(0, STARTS, 4)  # these starts end by a kill, the others as if by 
 WRITING = 4  # where this one ends nothing of the batch is visible
 AT_ONCE = 6  # captures of one kind each
 FEW = 4  # kinds of the captures of files
+# The tables of a DuckLake commit at once: what dies behind that leaves its micro-batch to no later start.
+IN_DUCKLAKE = [("committing", 1), ("committed", 1), ("committing", 3), ("committing", 5), ("committed", 4)]
 VALUES: Sequence[object] = (1, 2.5, "x", True, "2026-03-02", [1, "y"], {"a": 1}, {"a": "z", "b": [2]}, None)
 OPTIONS = {"expect": {"q": "q >= 0 else quarantine"}}
 KEYED = range(0, KINDS, 15)  # kinds whose records write and delete rows
@@ -106,8 +108,15 @@ def die(starts: Answering, topic: dict[str, Any], files: Sequence[dict[str, Any]
     for number in range(STARTS):
         is_killed = number in KILLED
         place = ("writing", chance.randint(1, KINDS)) if number == WRITING else commit(9)
-        few = {"die": commit(2)} if is_killed else {"waits": True}
-        told = [*({**one, **few} for one in files), {**topic, "die": place}]
+        few = (
+            [{"die": commit(2)}, {"die": IN_DUCKLAKE[KILLED.index(number)]}]
+            if is_killed
+            else [{"waits": True}] * 2
+        )
+        told = [
+            *({**one, **its_own} for one, its_own in zip(files, few, strict=True)),
+            {**topic, "die": place},
+        ]
         if is_killed:
             assert starts.dies({"captures": told, "kill": True}) == -signal.SIGKILL, starts.printed()
         else:

@@ -473,7 +473,7 @@ class PreparedBatch:
 
     @contextmanager
     def _alone(self) -> Iterator[Ready]:
-        """What is written; no more of use if the block raises an error, which has taken it back."""
+        """Lend what is written; an error in the block has taken it back."""
         ready, self.ready = self.ready, None
         assert ready is not None
         with configured(self.table.spark, self.attempts.batch.source.conf):

@@ -533,7 +533,7 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     @property
     def _intents(self) -> list[TableCommit]:
-        """What it commits: its table, and the one of the deletes that are remembered."""
+        """Its table's commit, and that of the deletes that are remembered."""
         deletes = None if self._deletes is None else self._deletes.commit
         return [self._intent, *([] if deletes is None else [deletes])]
 
