@@ -145,7 +145,7 @@ DEATHS: list[tuple[Any, str, int, bool]] = [
     (pipeline.PreparedRows, "begin_commit", 3, False),
     (pipeline.PreparedRows, "begin_commit", 5, True),
     (pipeline.PreparedRows, "report", 1, False),
-    (pipeline.PreparedRows, "report", 5, True),
+    (pipeline.PreparedRows, "report", 3, True),
     (Checkpoint, "remember_tables", 1, False),
     (FileLog, "finish", 1, False),
     (FileLog, "finish", 1, True),

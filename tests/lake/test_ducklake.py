@@ -120,11 +120,11 @@ def test_duckdb_goes_on_with_the_table(lake: Lake, table: Table, tmp_path: Path)
 def test_a_failing_commit_leaves_no_file_and_no_table(
     lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DuckLakeTransaction) -> None:
+    def fail(*_: DuckLakeTransaction) -> None:
         raise RuntimeError("the machine is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DuckLakeTransaction, "commit", fail)
+        patch.setattr(DuckLakeTransaction, "commit_with", fail)
         with pytest.raises(RuntimeError):
             table.ingest(lines(tmp_path, {"a": 1}, "broken"))
     assert not table.format.load().exists
