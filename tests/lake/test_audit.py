@@ -15,6 +15,7 @@ import pytest
 from driftline import AuditError
 from driftline.capture.targets import Batch
 from driftline.errors import DataError, UsageError
+from driftline.formats import commit
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.runtime.spark_conf import FEW_ROWS
@@ -250,16 +251,15 @@ def test_capture_that_dies_behind_the_quarantine_takes_its_records_once(
 ) -> None:
     source, waits = tmp_path / "in", {"audit": True, "fail_on": "new", "on_audit": "quarantine"}
     put(source / "a.jsonl", FIRST)
-    staged = quarantine.Staged.commit
+    make_visible = commit.make_visible
 
-    def dies(self: Any, retry: Any) -> None:
+    def dies(transactions: Any) -> None:
         """Commit, and end as a process does that is killed."""
-        staged(self, retry)
-        monkeypatch.setattr(quarantine.Staged, "undo", lambda self: None)
+        make_visible(transactions)
         raise DataError("dies", "here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(quarantine.Staged, "commit", dies)
+        patched.setattr(commit, "make_visible", dies)
         with pytest.raises(DataError, match="dies"):
             captured(table, source, **waits)
     assert table.replay().written == 1

@@ -23,7 +23,6 @@ from driftline.ingest.fan_out import FanOutAuditError, FanOutError, FanOutResult
 from driftline.ingest.split_by_field import SplitByField
 from driftline.lake import Lake, Table
 from driftline.lake import fan_out as front
-from driftline.quarantine import table as quarantine
 from driftline.sources.opening import opened
 
 RECORDS = [
@@ -287,8 +286,8 @@ def test_clean_deletes_what_a_dead_attempt_has_written_of_records_that_are_to_wa
     in_error(monkeypatch, lake, name, "load")
     tables = lake.fan_out(f"{space}.{{event}}")
     with monkeypatch.context() as dead:
-        dead.setattr(quarantine.Staged, "commit", dies)
-        dead.setattr(quarantine.Staged, "undo", lambda _: None)
+        dead.setattr(commit, "make_visible", dies)
+        dead.setattr(pipeline.Prepared, "abandon", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             tables.ingest(file, on_table_error="quarantine")
     with pytest.raises(FanOutError, match="1 table did not get"):

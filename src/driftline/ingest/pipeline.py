@@ -412,7 +412,7 @@ class Prepared:
     def abandon(self) -> None:
         """Take back what is not visible."""
         if self.rejects is not None:
-            self.rejects.undo()
+            self.rejects.transaction.abandon()
 
     def preview(self) -> Result:
         """Build the result that the batch has once it is committed, without a snapshot."""
