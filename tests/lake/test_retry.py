@@ -28,7 +28,9 @@ from driftline.operations import value_counts
 from driftline.sources.json_files import JsonFiles, JsonScan
 from lake.formats import beside, database
 
-KINDS: list[Any] = [IcebergTransaction, DuckLakeTransaction]
+# By which each format commits, the quarantine with the table or not.
+COMMITS: dict[Any, str] = {IcebergTransaction: "commit", DuckLakeTransaction: "commit_with"}
+KINDS: list[Any] = [*COMMITS]
 
 
 @pytest.fixture
@@ -63,18 +65,23 @@ def ids(table: Table) -> list[Any]:
     return sorted(row.id for row in table.read().select("id").collect())
 
 
+def commit_of(kind: Any) -> str:
+    return COMMITS.get(kind, "commit")  # that of a draft, too
+
+
 def busy(patch: pytest.MonkeyPatch, times: int, act: Callable[[int], None] = lambda _: None) -> list[int]:
     """Has so many commits of whoever comes find that somebody was faster, who did ``act``; gives what is to come."""
     left = list(range(times))
     for kind in KINDS:
+        works = getattr(kind, commit_of(kind))
 
-        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+        def commit(self: Any, *others: Any, commit: Callable[..., None] = works) -> None:
             if left:
                 act(left.pop(0))
                 raise CommitConflict("someone was faster")
-            commit(self)
+            commit(self, *others)
 
-        patch.setattr(kind, "commit", commit)
+        patch.setattr(kind, commit_of(kind), commit)
     return left
 
 
@@ -84,16 +91,17 @@ def others_append(
     """Has others append a line each before the next commits; gives what is to come."""
     left, own = list(lines), threading.Lock()
     for kind in kinds:
+        works = getattr(kind, commit_of(kind))
 
-        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+        def commit(self: Any, *others: Any, commit: Callable[..., None] = works) -> None:
             if left and own.acquire(blocking=False):
                 file = folder / f"others_{len(left)}.jsonl"
                 file.write_text(left.pop(0))
                 table.ingest(file)
                 own.release()
-            commit(self)
+            commit(self, *others)
 
-        patch.setattr(kind, "commit", commit)
+        patch.setattr(kind, commit_of(kind), commit)
     return left
 
 
@@ -214,16 +222,17 @@ def test_a_column_keeps_its_id_over_several_conflicts(
     ]
     their_turn = False
     for kind in KINDS:
+        works = getattr(kind, commit_of(kind))
 
-        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+        def commit(self: Any, *others: Any, commit: Callable[..., None] = works) -> None:
             nonlocal their_turn
             if faster and not their_turn:
                 their_turn, act = True, faster.pop(0)
                 act()
                 their_turn = False
-            commit(self)
+            commit(self, *others)
 
-        monkeypatch.setattr(kind, "commit", commit)
+        monkeypatch.setattr(kind, commit_of(kind), commit)
     bring(table, tmp_path, 1, '{"id": 2, "b": 7}')
     assert not faster
     rows = [(row.id, row.b, row.c) for row in table.read().orderBy("id").collect()]
