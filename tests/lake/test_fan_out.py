@@ -584,6 +584,13 @@ def test_the_statistics_of_one_table_name_the_field_that_would_split_it(
     assert f"driftline split {table.name} --by kind would make 3 tables" in " ".join(
         repr(table.stats()).split()
     )
+    # What came first is of one kind, and more than is looked at.
+    again = lake.table(f"{space}.again")
+    again.ingest(write(tmp_path / "first.jsonl", [kinds[0]] * 5500))
+    again.ingest(write(tmp_path / "later.jsonl", [kind for kind in kinds[1:3] for _ in range(4000)]))
+    for found in (again.stats().split, again.stats(exact=True).split):
+        assert found is not None and (found.field, found.tables, found.columns) == (("kind",), 3, 13)
+        assert abs(found.records - 5000) < 500 and round(found.cells, 2) == 0.35
     table.ingest(
         write(tmp_path / "full.jsonl", [json.dumps({f"{k}{n}": 1 for k in "abc" for n in range(12)})] * 240)
     )

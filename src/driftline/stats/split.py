@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from driftline.formats.open import EmbeddedLake
 
 _RECORDS = 200  # of fewer, their number says little
+# Of a larger table the first rows have to do, as any others would be looked for in all of its files.
+_CELLS = 300_000_000
 
-Rows = Callable[[int], "pa.Table | None"]
+Rows = Callable[[int, float], "pa.Table | None"]
 
 
 def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by_field.SplitByField | None:
@@ -32,7 +34,8 @@ def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by
     Args:
         measured: the table's statistics.
         load: loads the state of the table.
-        rows: reads so many rows of the table, if they can be read.
+        rows: reads at most so many rows of the table, if they can be read: of all by chance this share of
+            them, or the first ones if the share is 1.
     """
     if measured.route is not None or not _is_sparse(measured):
         return None
@@ -40,7 +43,7 @@ def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by
     settings = from_properties(state.properties)
     if settings.row_key is not None:
         return None
-    some = rows(split_by_field.FIRST)
+    some = rows(split_by_field.FIRST, _share(measured))
     if some is None or not some.num_rows:
         return None
     from driftline.operations.split_columns import (
@@ -48,6 +51,14 @@ def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by
     )
 
     return best_split_of(some, state.schema.struct, settings.mark)
+
+
+def _share(measured: Stats) -> float:
+    """The share of the rows that are looked at, from all over the table; 1 for the first ones."""
+    records = measured.records or 0
+    if records <= split_by_field.FIRST or records * measured.leaves > _CELLS:
+        return 1
+    return split_by_field.FIRST / records
 
 
 def _is_sparse(measured: Stats) -> bool:
@@ -65,11 +76,13 @@ def _is_sparse(measured: Stats) -> bool:
 def rows_by_duckdb(lake: EmbeddedLake, table: str) -> Rows:
     """Read rows of a table without Spark; none where DuckDB is not installed, or does not read the table."""
 
-    def rows(count: int) -> pa.Table | None:
+    def rows(count: int, share: float) -> pa.Table | None:
         """Some rows."""
         from driftline.operations.duckdb_query import query  # late: without a split to find nothing needs it
 
-        sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} LIMIT {count}"
+        # The same ones each time, as far as the table stays the same.
+        some = f"USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)" if share < 1 else f"LIMIT {count}"
+        sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} {some}"
         try:
             with query(lake.in_duckdb(sql), sql) as batches:
                 return batches.read_all()
@@ -83,9 +96,11 @@ def rows_by_spark(table: CatalogTable) -> Rows:
     """Read rows of a table with Spark."""
     from driftline.runtime import spark_conf, spark_version  # late: as Spark
 
-    def rows(count: int) -> pa.Table:
+    def rows(count: int, share: float) -> pa.Table:
         """Some rows."""
         with spark_conf.configured(table.spark, spark_conf.INTERPRETED):
-            return spark_version.as_arrow(table.read_readable().limit(count))
+            stored = table.read_readable()
+            some = stored.sample(share, seed=1) if share < 1 else stored
+            return spark_version.as_arrow(some.limit(count))
 
     return rows
