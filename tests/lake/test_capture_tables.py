@@ -22,7 +22,6 @@ from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.keys.stored import KeyCache
 from driftline.lake import Lake, PatternTables, check
-from driftline.quarantine import table as quarantine
 from driftline.sources.json_files import JsonFiles
 from driftline.verify import messages
 from lake.test_fan_out import columns, message, rejected, rows

@@ -480,7 +480,7 @@ class DuckLakeTransaction(UpkeepTransaction):
         self._intent.replaces = True
         self._carry, self._note = carry, note
         if note is not None:
-            self._intent.note, self._summary = note(), {SEEN: "true"}
+            self._intent.note, self._intent.summary = note(), {SEEN: "true"}
         return self
 
     def set(self, properties: Mapping[str, str]) -> None:
