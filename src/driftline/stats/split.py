@@ -43,14 +43,14 @@ def split_of(measured: Stats, load: Callable[[], State], rows: Rows) -> split_by
     settings = from_properties(state.properties)
     if settings.row_key is not None:
         return None
-    some = rows(split_by_field.FIRST, _share(measured))
-    if some is None or not some.num_rows:
+    sampled = rows(split_by_field.FIRST, _share(measured))
+    if sampled is None or not sampled.num_rows:
         return None
     from driftline.operations.split_columns import (
         best_split_of,  # late: where there is no split, none needs it
     )
 
-    return best_split_of(some, state.schema.struct, settings.mark)
+    return best_split_of(sampled, state.schema.struct, settings.mark)
 
 
 def _share(measured: Stats) -> float:
@@ -81,8 +81,8 @@ def rows_by_duckdb(lake: EmbeddedLake, table: str) -> Rows:
         from driftline.operations.duckdb_query import query  # late: without a split to find nothing needs it
 
         # The same ones each time, as far as the table stays the same.
-        some = f"USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)" if share < 1 else f"LIMIT {count}"
-        sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} {some}"
+        sampling = f"USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)" if share < 1 else f"LIMIT {count}"
+        sql = f"SELECT * FROM {'.'.join(map(identifier, table.split('.')))} {sampling}"
         try:
             with query(lake.in_duckdb(sql), sql) as batches:
                 return batches.read_all()
@@ -100,7 +100,7 @@ def rows_by_spark(table: CatalogTable) -> Rows:
         """Some rows."""
         with spark_conf.configured(table.spark, spark_conf.INTERPRETED):
             stored = table.read_readable()
-            some = stored.sample(share, seed=1) if share < 1 else stored
-            return spark_version.as_arrow(some.limit(count))
+            sampled = stored.sample(share, seed=1) if share < 1 else stored
+            return spark_version.as_arrow(sampled.limit(count))
 
     return rows

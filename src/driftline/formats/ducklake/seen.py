@@ -41,13 +41,13 @@ def by_table(summaries: Mapping[int, Mapping[str, str]]) -> dict[str, Any]:
     {'driftline.batch': 'b', 'driftline.tables': {'2': {'driftline.moved-rows': '3'}}}
     """
     first, *others = summaries.values() or [{}]
-    common = {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
-    own = {
+    common = {key: text for key, text in first.items() if all(summary.get(key) == text for summary in others)}
+    differing = {
         str(table): {key: text for key, text in summary.items() if key not in common}
         for table, summary in summaries.items()
     }
-    own = {table: summary for table, summary in own.items() if summary}
-    return {**common, **({_TABLES: own} if own else {})}
+    differing = {table: summary for table, summary in differing.items() if summary}
+    return {**common, **({_TABLES: differing} if differing else {})}
 
 
 def note_of(connection: Connection, table: int) -> SeenNote | None:

@@ -648,15 +648,16 @@ class DuckLakeTransaction(UpkeepTransaction):
 
 def _message(parts: Sequence[DuckLakeTransaction]) -> CommitMessage:
     """The message of the snapshot that these transactions make. Quarantines go without saying."""
-    told = [part for part in parts if not part.table.name.endswith(QUARANTINE)] or [*parts]
-    first = told[0]._intent
+    batches = [part for part in parts if not part.table.name.endswith(QUARANTINE)] or [*parts]
+    first = batches[0]._intent
     batch = first.summary.get(BATCH, "")
     by = f"batch {batch}: " if batch else "compaction: " if first.compacts else ""
-    if len(told) == 1:
-        said = told[0]._said
-        text = "; ".join([f"{by}{told[0]._rows} rows", *said])
-        return CommitMessage(AUTHOR, text[:10_000], {"changes": said})
-    if any(part._intent.summary.get(BATCH) != batch for part in told):
+    if len(batches) == 1:
+        text = "; ".join([f"{by}{batches[0]._rows} rows", *batches[0]._said])
+        return CommitMessage(AUTHOR, text[:10_000], {"changes": batches[0]._said})
+    if any(part._intent.summary.get(BATCH) != batch for part in batches):
         by = ""
     # The tables keep what changed in each of them.
-    return CommitMessage(AUTHOR, f"{by}{sum(part._rows for part in told)} rows in {len(told)} tables", {})
+    return CommitMessage(
+        AUTHOR, f"{by}{sum(part._rows for part in batches)} rows in {len(batches)} tables", {}
+    )
