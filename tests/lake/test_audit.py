@@ -337,10 +337,16 @@ def test_batch_of_a_table_with_an_order_is_verified_beside_rows_from_before(
     assert sorted(row.n for row in table.read().select("n").collect()) == [1, 5]
 
 
-def test_batch_of_patches_is_not_verified_alone(table: Table, tmp_path: Path) -> None:
-    file = put(tmp_path / "a.jsonl", KEYED[0])
-    with pytest.raises(UsageError, match="cannot be verified alone"):
-        table.ingest(file, key="id", merge="patch", **VERIFY)
+@pytest.mark.parametrize(
+    ("order_by", "words"),
+    [("at", "cannot be verified alone"), (None, "do not tell a null from an absent field")],
+)
+def test_batch_of_patches_that_does_not_tell_its_rows_is_not_verified(
+    table: Table, tmp_path: Path, order_by: str | None, words: str
+) -> None:
+    data = put(tmp_path / "a.jsonl", KEYED[0]) if order_by else pa.table({"id": [1]})
+    with pytest.raises(UsageError, match=words):
+        table.ingest(data, key="id", order_by=order_by, merge="patch", **VERIFY)
     assert not data_files(table)
 
 

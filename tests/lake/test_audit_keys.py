@@ -98,6 +98,20 @@ def test_batch_of_a_table_that_keeps_first_records_is_verified_beside_those_from
     assert sorted(row.n for row in table.read().collect()) == [1, 1]
 
 
+def test_batch_of_patches_is_verified_by_the_fields_that_it_brings(table: Table, tmp_path: Path) -> None:
+    first = [{"id": 1, "a": 1, "b": {"c": 1, "d": 2}}, {"id": 2, "a": "x"}, {"id": 3, "a": 1, "e": [1]}]
+    keyed = {"key": "id", "merge": "patch", "delete_when": "gone = true"}
+    table.ingest(put(tmp_path / "a.jsonl", first), **keyed, **VERIFY)
+    again = [{"id": 3, **GONE}, {"id": 3, "b": {"c": 5}}]
+    second = [{"id": 1, "b": {"c": "y"}}, {"id": 1, "a": None}, {"id": 2, "b": {"d": 7}}, *again]
+    file = put(tmp_path / "b.jsonl", second)
+    lost = [{"id": 1, "b": {"d": None}}, {"id": 2, "a": 5}, {"id": 3, **GONE}, {"id": 4}]
+    assert lost_lines(table, file, lost) == [6, 7, 8, 9]
+    table.ingest(put(file, second), **VERIFY)
+    verdict = table.verify([str(tmp_path / "a.jsonl"), str(file)])
+    assert (verdict.ok, table.read().count()) == (True, 3)
+
+
 # Envelopes -----------------------------------------------------------------------------------------------------
 
 

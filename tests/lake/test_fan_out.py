@@ -357,7 +357,9 @@ def test_audit_verifies_the_share_of_each_table_before_the_first_one_commits(
     assert "b.jsonl:3" in hint and "1 record of the batch in no table" in hint
     assert lake.table(f"{space}.push").format.load() == before
     with pytest.raises(UsageError, match="cannot be verified alone"):
-        lake.fan_out(f"{space}_keyed.{{event}}").ingest(file, **verified, key="event", merge="patch")
+        lake.fan_out(f"{space}_keyed.{{event}}").ingest(
+            file, **verified, key="event", merge="patch", order_by="size"
+        )
 
 
 def test_a_batch_is_told_once_with_all_tables_and_each_change_in_a_notice(

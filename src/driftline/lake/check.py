@@ -193,14 +193,23 @@ def _must_be_text(*, is_typed: bool) -> None:
 def _must_stand_alone(run: BatchRun) -> None:
     """Raise UsageError for a table of which a batch does not tell what its rows should be.
 
-    Fields that a patch does not have stay as they were before.
+    Fields that a patch does not have stay as they were before, and so may those with a later order.
     """
-    row_key = run.settings.row_key
-    if row_key is not None and row_key.patch:
+    row_key, source = run.settings.row_key, run.batch.source
+    if row_key is None or not row_key.patch:
+        return
+    hint = "leave out --verify; `driftline verify` checks the table against all of its sources"
+    if row_key.order_by:
         raise UsageError(
-            f"{run.batch.table.name}: fields from before stay in the rows that a batch patches, so it cannot be "
-            "verified alone",
-            "leave out --verify; `driftline verify` checks the table against all of its sources",
+            f"{run.batch.table.name}: fields from before count by their own order in rows that are patched, so a "
+            "batch cannot be verified alone",
+            hint,
+        )
+    if not (isinstance(source, KafkaJson) or source.format in (*TEXTS, "excel")):
+        raise UsageError(
+            f"{run.batch.table.name}: verify reads patches of JSON and CSV alone, as other sources do not tell a null "
+            "from an absent field",
+            hint,
         )
 
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from itertools import groupby
 from operator import add, itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from driftline.core.schema.definition import POSITION, UNAVAILABLE
 from driftline.core.settings.fields import spelled_path
@@ -47,7 +47,7 @@ from driftline.verify.match import (
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.moments import micros
 from driftline.verify.values import ValueSettings, moment_of
-from driftline.verify.verdict import LISTED, RowDifference, Verdict, shown
+from driftline.verify.verdict import LISTED, RowDifference, Steps, Verdict, shown
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -260,19 +260,20 @@ class FoldTally:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyRows:
+class _KeyRows(NamedTuple):
     """The rows that the table has of a key.
 
     Attributes:
         rows: the first of them.
         n: their number.
         before: the order of the last change of the key that came before the sources, as far as it is known.
+        is_new: nothing in them is from before the sources.
     """
 
     rows: Sequence[Mapping[str, Any]]
     n: int
     before: PlacedOrder
+    is_new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +444,7 @@ class KeyedFold:
             latest: SourceChange | None = None
             cut: SourceChange | None = None
             record: Any = None
+            is_new = self.beside is None
             n, before = 0, NEVER
             for key, value in group:
                 if key[2] == _TALLY:
@@ -461,11 +463,12 @@ class KeyedFold:
                     if self._placed(value) < floor:
                         cut = value
                         continue
-                    latest, record = value, self._after(record, value)
+                    # A patch behind a delete begins from nothing.
+                    latest, record, is_new = value, self._after(record, value), is_new or value.deletes
             key_rows = _KeyRows([unpacked(row) for row in stored], n, before)
             if latest is not None:
                 record = record if self._keeps else unpacked(latest.payload)
-                self._compare(latest, record, key_rows, tally)
+                self._compare(latest, record, key_rows._replace(is_new=is_new), tally)
             elif cut is not None and self._counts_instead(cut, key_rows):
                 tally.overtaken += 1
             elif cut is not None:
@@ -489,7 +492,7 @@ class KeyedFold:
         """Count a key's latest change, after which its row has to hold the ``record``."""
         n = key_rows.n
         if n == 1 and not latest.deletes:
-            differences = self._apart(key_rows.rows[0], record, latest)
+            differences = self._apart(key_rows, record, latest)
             # A list without a value leaves nothing in a row that is older than the list's column.
             if all(d.unproven for d in differences):
                 tally.found += 1
@@ -504,12 +507,14 @@ class KeyedFold:
         else:
             tally.misses(lost)
 
-    def _apart(self, row: Mapping[str, Any], record: Any, latest: SourceChange) -> list[RowDifference]:
-        """The differences of a row from the record that it has to hold."""
-        differences = apart(self.comparison.meeting, row, record)
-        if self.beside is None or not differences or not self.row_key.keeps_fields:
+    def _apart(self, key_rows: _KeyRows, record: Any, latest: SourceChange) -> list[RowDifference]:
+        """The differences of a key's row from the record that it has to hold."""
+        differences = apart(self.comparison.meeting, key_rows.rows[0], record)
+        if key_rows.is_new or not (differences and self._keeps):
             return differences
-        # What a message does not have, the row has from one before the sources.
+        # What the changes do not have, the row has from before the sources.
+        if self.row_key.patch:
+            return [d for d in differences if d.lost or _is_sent(record, d.steps)]
         lacking = _lacking(unpacked(latest.payload))
         return [d for d in differences if d.steps[0] not in lacking]
 
@@ -554,6 +559,22 @@ def _patched(value: Any, patch: Any) -> Any:
         return patch
     before = value if isinstance(value, dict) else {}
     return {**before, **{key: _patched(before.get(key), inner) for key, inner in patch.items()}}
+
+
+def _is_sent(record: Any, steps: Steps) -> bool:
+    """True if merged patches say what is at a path, if only that it is null.
+
+    >>> [_is_sent({"a": None, "b": {"c": [1]}}, steps) for steps in (("a", "x"), ("b", "d"), ("b", "c", 1))]
+    [True, False, True]
+    """
+    value = record
+    for step in steps:
+        if not isinstance(value, dict):
+            return True
+        if step not in value:
+            return False
+        value = value[step]
+    return True
 
 
 def _filled(before: Any, record: Any) -> Any:
