@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -24,9 +24,30 @@ def java_type(jvm: Any, name: str) -> Any:
     ``jvm.org.apache.iceberg.Files`` is the same, and slow: py4j asks Java about each part of the name,
     which looks for such a class in every jar. A name without a class fails where the class is first used.
     """
-    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
+    return _java_type(jvm._gateway_client, name)
 
-    return JavaClass(name, jvm._gateway_client)
+
+@lru_cache(maxsize=256)
+def _java_type(client: Any, name: str) -> Any:
+    return _class_with_members()(name, client)
+
+
+@cache
+def _class_with_members() -> Any:
+    """Py4j's class of classes, which remembers its members: py4j asks Java about one before each call."""
+    from py4j.java_gateway import JavaClass, JavaMember  # late: many commands need no Spark
+
+    class JavaType(JavaClass):  # type: ignore[misc]
+        """A class of Java's."""
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a member. Raises Py4JError if there is none."""
+            member = super().__getattr__(name)
+            if isinstance(member, JavaMember):
+                self.__dict__[name] = member
+            return member
+
+    return JavaType
 
 
 _TABLES = "org.apache.iceberg.spark.source"

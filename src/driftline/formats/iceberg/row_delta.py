@@ -135,7 +135,8 @@ class KeyFiles:
 
     def as_java(self, file: ContentFile) -> Any:
         """Java's object of a file as Iceberg's JSON has it."""
-        java = self._from_json(self._read_tree(json.dumps(file)), self._specs)
+        parser = java_type(self.jvm, "org.apache.iceberg.ContentFileParser")
+        java = parser.fromJson(self._read_tree(json.dumps(file)), self._specs)
         # Otherwise each manifest would be searched for a file that goes.
         if MANIFEST in file:
             _manifest_location(self.jvm).set(java, file[MANIFEST])
@@ -145,20 +146,9 @@ class KeyFiles:
     def _specs(self) -> Any:
         return self._java.table().specs()
 
-    # Each look at a member of Java's is a call of its own.
     @cached_property
-    def _from_json(self) -> Callable[[Any, Any], Any]:
-        from_json: Callable[[Any, Any], Any] = java_type(
-            self.jvm, "org.apache.iceberg.ContentFileParser"
-        ).fromJson
-        return from_json
-
-    @cached_property
-    def _read_tree(self) -> Callable[[str], Any]:
-        read_tree: Callable[[str], Any] = (
-            java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper().readTree
-        )
-        return read_tree
+    def _read_tree(self) -> Any:
+        return java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper().readTree
 
 
 @lru_cache(maxsize=4)
