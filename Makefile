@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions docs-pictures
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-guard bench-stream bench-watched bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-guard bench-stream bench-watched bench-captures bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -170,6 +170,9 @@ bench-replanned: $(INSTALLED) ## drifting micro-batches, replanned while they co
 
 bench-watched: $(INSTALLED) ## what metrics and lineage cost a micro-batch, with them and without in turns (ARGS="--batches 30")
 	@$(PY) bench/watched.py $(ARGS)
+
+bench-captures: $(INSTALLED) ## two captures at once in one process, next to one alone, in turns (ARGS="--captures 4")
+	@$(PY) bench/captures.py $(ARGS)
 
 bench-kafka: $(INSTALLED) ## topics of JSON, and of Avro behind a registry, next to plain Spark (ARGS="--records 200000")
 	@PYTHONPATH=tests $(PY) bench/kafka.py $(ARGS)
