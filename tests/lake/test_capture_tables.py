@@ -584,6 +584,58 @@ def test_seek_moves_a_capture_of_topics_into_tables(captured: Captured, kafka: K
     assert (ended.result.rows_read, len(rows(captured.lake.table(f"{captured.namespace}.a")))) == (7, 4)
 
 
+# In the order in which a seek comes to them: of files, and of a topic.
+SEEKS: dict[str, list[tuple[Any, str]]] = {
+    "files": [
+        (FileLog, "leave_out"),
+        (FileLog, "append_again"),
+        (Checkpoint, "settle"),
+        (Checkpoint, "renumber"),
+    ],
+    "topic": [(Checkpoint, "settle"), (Checkpoint, "renumber"), (Checkpoint, "replace_offsets")],
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.iceberg_only("of the checkpoint alone")
+@pytest.mark.parametrize("source", SEEKS)
+@pytest.mark.parametrize("to", ["earliest", "latest"])
+def test_a_capture_goes_on_where_it_was_or_where_it_is_sought_wherever_its_seek_dies(
+    captured: Captured, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, source: str, to: str
+) -> None:
+    topic, tables = captured.namespace, captured.tables()
+    captured.data = captured.source if source == "files" else f"kafka://{kafka.address}/{topic}"
+
+    def more() -> None:
+        lines = [json.dumps({"kind": kind, "id": captured.batches}) for kind in "ab"]
+        captured.put(*lines)
+        if source == "topic":
+            kafka.send(topic, [line.encode() for line in lines], partition=0)
+
+    def times() -> list[int]:
+        """How often each record came: into both tables as often."""
+        found = [captured.lake.table(f"{captured.namespace}.{kind}").read().collect() for kind in "ab"]
+        ids = [[row.id for row in of_table] for of_table in found]
+        assert sorted(ids[0]) == sorted(ids[1])
+        return [ids[0].count(number) for number in range(captured.batches)]
+
+    more()
+    captured.start()
+    for owner, name in SEEKS[source]:
+        for behind in (False, True):
+            before = times()
+            more()
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, dying(getattr(owner, name), 1, behind=behind))
+                with pytest.raises(Died):
+                    tables.seek(captured.data, name="kinds", checkpoint=captured.place, to=to)
+            captured.start()
+            *now, last = times()
+            again = {after - earlier for after, earlier in zip(now, before, strict=True)}
+            assert (again, last) in ([({0}, 1), ({1}, 1)] if to == "earliest" else [({0}, 0), ({0}, 1)])
+            assert captured.start() == []
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

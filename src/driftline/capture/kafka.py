@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from driftline.sources.scan import Source
 
 _LOG = logging.getLogger("driftline")
+_FROM = "from"  # of what a seek has settled: where the checkpoint was before
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ class Topics:
         """Have the checkpoint go on at ``to``, as `Table.seek`. Raises as `check`."""
         self.check()
         checkpoint, committed = self.checkpoint, self.checkpoint.last("commits")
-        position, in_table = _present(checkpoint), _table_has(resumption, committed)
+        sought = _sought(resumption)
+        position, in_table = sought or _present(checkpoint), _table_has(resumption, committed)
         if in_table is not None and _is_planned(resumption, in_table):
             position = in_table
         if not position:
@@ -110,8 +112,9 @@ class Topics:
         for (topic, number), offset in self.admin.offsets(places, at).items():
             target.setdefault(topic, {})[str(number)] = offset
         if not dry_run:
+            # Noted first: the next start completes a seek that has died.
+            resumption.settle(committed, {"offsets": target, _FROM: _present(checkpoint)})
             checkpoint.move_to(target)
-            resumption.settle(committed, {"offsets": target})
         return offset_ranges(target, position), offset_ranges(position, target)
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
@@ -468,6 +471,10 @@ def _resume(resumption: Resumption) -> Positions | None:
     """Have the checkpoint go on where the table is, as `Topics.begin`."""
     last, checkpoint, choice = resumption.last, resumption.checkpoint, resumption.resume_from
     committed, position = checkpoint.last("commits"), _present(checkpoint)
+    if (sought := _sought(resumption)) is not None:
+        resumption.settle(committed, {"offsets": sought, _FROM: position})
+        checkpoint.move_to(sought)
+        return None
     in_table = _table_has(resumption, committed)
     if in_table is None or _is_planned(resumption, in_table):
         return None
@@ -499,6 +506,13 @@ def _resume(resumption: Resumption) -> Positions | None:
             checkpoint.move_to(target)
     resumption.settle(committed, {"offsets": target})
     return None if position or choice == "checkpoint" else target
+
+
+def _sought(resumption: Resumption) -> Positions | None:
+    """The offsets to which a seek was to move the checkpoint, if it died before; None if none did."""
+    contents = resumption.checkpoint.settled(resumption.last).get("contents", {})
+    is_there = contents.get(_FROM) != _present(resumption.checkpoint)
+    return None if is_there or contents["offsets"] == contents[_FROM] else contents["offsets"]
 
 
 def _present(checkpoint: Checkpoint) -> Positions:
