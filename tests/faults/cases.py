@@ -137,9 +137,11 @@ def capture_from(lake: Lake, folder: Path, table: str = TABLE, settings: Mapping
     lake.table(table).capture(folder, name="c", max_files=1, settings=settings).awaitTermination()
 
 
-def capture_into_tables(lake: Lake, folder: Path) -> None:
+def capture_into_tables(lake: Lake, folder: Path, *, verify: bool = False) -> None:
     tables = lake.fan_out("s.{kind}")
-    tables.capture(folder, name="kinds", max_files=1, settings=USUAL).awaitTermination()
+    tables.capture(
+        folder, name="kinds", max_files=1, settings=USUAL, audit=verify, verify=verify
+    ).awaitTermination()
 
 
 def capture_past_an_error(lake: Lake, folder: Path) -> None:
@@ -245,6 +247,11 @@ CASES = {
     ),
     "capture into tables": Case(
         lambda lake, home: capture_into_tables(lake, home / "files" / "kinds"),
+        frozenset({60, 61}), raws=frozenset({"broken 0", "broken 1"}), table="s._other", always=True, steps=True,
+        tables=3,
+    ),
+    "capture into tables, verified": Case(
+        lambda lake, home: capture_into_tables(lake, home / "files" / "kinds", verify=True),
         frozenset({60, 61}), raws=frozenset({"broken 0", "broken 1"}), table="s._other", always=True, steps=True,
         tables=3,
     ),

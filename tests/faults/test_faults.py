@@ -46,6 +46,8 @@ SAMPLE = [
     pytest.param("iceberg", "replan", Mode.FREEZE, 0.7, marks=pytest.mark.nightly),  # about its commit
     pytest.param("iceberg", "capture into tables", Mode.FREEZE, 0.45, marks=pytest.mark.nightly),
     pytest.param("duckdb", "capture into tables", Mode.FREEZE, 0.45, marks=pytest.mark.nightly),
+    # About the check, which comes behind the writing.
+    pytest.param("iceberg", "capture into tables, verified", Mode.FREEZE, 0.4, marks=pytest.mark.nightly),
     # Behind the writing of what is to wait, and before its commit.
     pytest.param("iceberg", "capture past a table in error", Mode.FREEZE, 0.46, marks=pytest.mark.nightly),
     ("iceberg", "ingest", Mode.KILL, 0.8),  # the last one: after it the next would start another process

@@ -21,7 +21,7 @@ from driftline.ingest import attempts, fan_out, pipeline
 from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.keys.stored import KeyCache
-from driftline.lake import Lake, PatternTables, check
+from driftline.lake import Lake, PatternTables, check, check_pattern
 from driftline.sources.json_files import JsonFiles
 from driftline.verify import messages
 from lake.test_fan_out import columns, message, rejected, rows
@@ -584,7 +584,7 @@ def test_seek_moves_a_capture_of_topics_into_tables(captured: Captured, kafka: K
     assert (ended.result.rows_read, len(rows(captured.lake.table(f"{captured.namespace}.a")))) == (7, 4)
 
 
-# In the order in which a seek comes to them: of files, and of a topic.
+# In the order in which a seek comes to them: of files, and of a topic. It dies behind each.
 SEEKS: dict[str, list[tuple[Any, str]]] = {
     "files": [
         (FileLog, "leave_out"),
@@ -613,7 +613,7 @@ def test_a_capture_goes_on_where_it_was_or_where_it_is_sought_wherever_its_seek_
             kafka.send(topic, [line.encode() for line in lines], partition=0)
 
     def times() -> list[int]:
-        """How often each record came: into both tables as often."""
+        """The number of times that each record came, into both tables."""
         found = [captured.lake.table(f"{captured.namespace}.{kind}").read().collect() for kind in "ab"]
         ids = [[row.id for row in of_table] for of_table in found]
         assert sorted(ids[0]) == sorted(ids[1])
@@ -622,18 +622,17 @@ def test_a_capture_goes_on_where_it_was_or_where_it_is_sought_wherever_its_seek_
     more()
     captured.start()
     for owner, name in SEEKS[source]:
-        for behind in (False, True):
-            before = times()
-            more()
-            with monkeypatch.context() as patch:
-                patch.setattr(owner, name, dying(getattr(owner, name), 1, behind=behind))
-                with pytest.raises(Died):
-                    tables.seek(captured.data, name="kinds", checkpoint=captured.place, to=to)
-            captured.start()
-            *now, last = times()
-            again = {after - earlier for after, earlier in zip(now, before, strict=True)}
-            assert (again, last) in ([({0}, 1), ({1}, 1)] if to == "earliest" else [({0}, 0), ({0}, 1)])
-            assert captured.start() == []
+        before = times()
+        more()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), 1, behind=True))
+            with pytest.raises(Died):
+                tables.seek(captured.data, name="kinds", checkpoint=captured.place, to=to)
+        captured.start()
+        *now, last = times()
+        again = {after - earlier for after, earlier in zip(now, before, strict=True)}
+        assert (again, last) in ([({0}, 1), ({1}, 1)] if to == "earliest" else [({0}, 0), ({0}, 1)])
+        assert captured.start() == []
 
 
 @pytest.mark.parametrize(
@@ -724,6 +723,32 @@ def test_messages_of_a_topic_are_verified_before_any_of_their_tables_commits(
     assert [of.audit[0].seen_in for of in raised.value.result.results] == [f"{topic}/1:2", f"{topic}/1:3"]
     assert f"{captured.namespace}.e" not in tables()
     assert len(rows(captured.lake.table(f"{captured.namespace}.a"))) == 3
+
+
+@pytest.mark.nightly
+def test_nothing_is_lost_or_doubled_or_left_behind_where_a_verified_audit_of_a_topic_dies(
+    captured: Captured, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = captured.namespace
+    captured.data = f"kafka://{kafka.address}/{topic}"
+    deaths = [
+        (check, "written_messages", 1), (check_pattern, "dealt_by_table", 1), (check_pattern, "not_found", 1),
+        (check_pattern, "not_found", 4),
+    ]  # fmt: skip
+    for number, (owner, name, call) in enumerate(deaths):
+        kafka.send(topic, [line.encode() for line in batch(number)], partition=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), call, behind=True))
+            with pytest.raises(Died):
+                captured.start(**VERIFIED, max_records=len(KINDS) + 3)
+        assert not [name for name in captured.lake.format.tables() if name.startswith(f"{topic}.")]
+    captured.start(**VERIFIED)
+    assert captured.start() == []
+    for kind in KINDS:
+        ids = [row.id for row in captured.lake.table(f"{captured.namespace}.{kind}").read().collect()]
+        assert sorted(ids) == sorted([*range(len(deaths))] * (1 + (kind == "a")))
+    assert captured.lake.table(f"{captured.namespace}._other").quarantine().waiting == len(deaths)
+    assert [orphan for orphan in captured.lake.clean(0) if f"/{captured.namespace}" in orphan.path] == []
 
 
 @pytest.mark.iceberg_only("of the source alone")
