@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -36,7 +36,7 @@ from driftline.core.schema.types import (
     Schema,
 )
 from driftline.core.settings.declarations import property_of
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.base import (
     Added,
     CommitConflict,
@@ -470,8 +470,10 @@ class DuckLakeTransaction(UpkeepTransaction):
 
     def live_rows(self) -> RowsLeft | None:
         """Return the rows of the table that the transaction began on, for tasks; None if Spark alone can."""
-        can_write = self.base is not None and writes_in_tasks(self._intent)
-        return self._file_rewrite().all_rows() if can_write else None
+        with suppress(SetupError):  # of a place that only Java knows
+            if self.base is not None and writes_in_tasks(self._intent):
+                return self._file_rewrite().all_rows()
+        return None
 
     def replace_all(
         self, carry: Carry | None = None, note: Callable[[], SeenNote] | None = None
