@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,20 @@ def test_a_table_that_refuses_the_batch_meanwhile_keeps_no_other_one_out(
     assert {of_table.snapshot for of_table in results} == {snapshots(lake)}
     assert [of_table.table for of_table in results] == [f"{space}.{kind}" for kind in "acde"]
     assert [len(rows(lake.table(f"{space}.{kind}"))) for kind in KINDS] == [2, 1, 2, 2, 2]
+
+
+@pytest.mark.nightly
+def test_two_writers_into_the_same_tables_lose_and_double_nothing(
+    lake: Lake, space: str, tmp_path: Path
+) -> None:
+    tables = lake.fan_out(f"{space}.{{kind}}")
+    tables.ingest(written(tmp_path, 0))
+    before, batches = snapshots(lake), range(1, 5)
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda number: tables.ingest(written(tmp_path, number, "broken")), batches))
+    of_batches = [{of_table.snapshot for of_table in result.results} - {None} for result in results]
+    assert sorted(of_batches, key=str) == sorted(({before + number} for number in batches), key=str)
+    for kind in KINDS:
+        ids = [row.id for row in lake.table(f"{space}.{kind}").read().collect()]
+        assert sorted(ids) == [0, *batches]
+    assert lake.table(f"{space}._other").quarantine().waiting == len(batches)

@@ -7,8 +7,9 @@ snapshot they are; so a split that was broken off is completed by the same call,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from driftline.core.settings.row_key import KEY_SETTINGS
 from driftline.core.support import as_json
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, CommitConflict, State, Transaction
+from driftline.formats.commit import make_visible
 from driftline.formats.lakes import Catalog
 from driftline.ingest.assignment import Assignment
 from driftline.ingest.fan_out import abandoned
@@ -224,19 +226,21 @@ class _SplitRun:
             at_once(self.table.spark, write, planned, _TABLES_AT_ONCE)
             self.progress("committing")
             written.sort(key=lambda ready: list(missing).index(ready.made.table))
-            tables = at_once(self.table.spark, self.committed, written, self.catalog.commits_at_once)
-        return replace(before, tables=tuple(tables))
+            commits = [written] if self.catalog.commits_together else [[ready] for ready in written]
+            tables = at_once(self.table.spark, self.committed, commits, self.catalog.commits_at_once)
+        return replace(before, tables=tuple(chain.from_iterable(tables)))
 
-    def committed(self, written: _WrittenTable) -> TableOfSplit:
-        """Make a table visible."""
-        transaction, name = written.transaction, written.table.name
+    def committed(self, written: Sequence[_WrittenTable]) -> list[TableOfSplit]:
+        """Make tables visible at once."""
         try:
-            transaction.commit()
+            make_visible([ready.transaction for ready in written])
         except CommitConflict as conflict:
+            name = (*conflict.tables, written[0].table.name)[0]
             raise DataError(f"{name} was made by another writer meanwhile", _AGAIN) from conflict
         self.progress("committed")
-        transaction.upkeep()
-        return replace(written.made, snapshot=transaction.snapshot)
+        for ready in written:
+            ready.transaction.upkeep()
+        return [replace(ready.made, snapshot=ready.transaction.snapshot) for ready in written]
 
     def _shares(self, rows: DataFrame, key: str, max_tables: int) -> dict[str, _RowsOfTable]:
         """The rows of each table, by its name. Raises UsageError if there are too many, DataError if none."""
