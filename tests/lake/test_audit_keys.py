@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -112,6 +113,31 @@ def test_batch_of_patches_is_verified_by_the_fields_that_it_brings(table: Table,
     assert (verdict.ok, table.read().count()) == (True, 3)
 
 
+DELETING = {"key": "id", "delete_when": "gone = true"}
+HISTORIES = [
+    DELETING | {"order_by": "at"},
+    DELETING | {"order_by": "at", "deletes": "soft"},
+    DELETING | {"merge": "patch"},
+    {"key": "id", "merge": "keep"},
+    {"key": "id", "merge": "keep", "order_by": "at"},
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", HISTORIES, ids=lambda settings: "-".join(map(str, settings.values())))
+def test_batches_of_changes_in_any_order_pass(table: Table, tmp_path: Path, settings: Record) -> None:
+    chance = Random(7)
+    for number in range(6):
+        records = []
+        for _ in range(12):
+            record: Record = {"id": chance.choice([1, 2, 3, "a"]), "at": chance.randrange(-5, 20)}
+            record |= {name: chance.choice([None, 1, "x", {"b": 2}]) for name in chance.sample("cde", 2)}
+            records.append(record | (GONE if chance.random() < 0.2 else {}))
+        file = put(tmp_path / f"{number}.jsonl", records)
+        table.ingest(file, **VERIFY, **(settings if number == 0 else {}))
+    assert table.verify([str(file) for file in sorted(tmp_path.glob("*.jsonl"))]).ok
+
+
 # Envelopes -----------------------------------------------------------------------------------------------------
 
 
@@ -162,3 +188,20 @@ def test_changes_that_count_as_they_arrive_are_verified(table: Table, tmp_path: 
     assert lost_lines(table, file, [change("d", 1, 1), change("c", 1, 4)]) == [3, 4]
     table.ingest(put(file, second), **VERIFY)
     assert [(row.id, row.n) for row in table.read().collect()] == [(1, 5)]
+
+
+@pytest.mark.nightly
+def test_changes_of_a_database_in_any_order_pass(table: Table, tmp_path: Path) -> None:
+    chance = Random(3)
+    for number in range(6):
+        messages = []
+        for _ in range(12):
+            lsn, id_ = chance.randrange(1, 40), chance.randrange(1, 5)
+            before = chance.choice([None, None, None, chance.randrange(1, 5)])
+            row = {"n": chance.choice([lsn, "x"]), "text": chance.choice([TOAST, f"text {lsn}"])}
+            messages.append(change(chance.choice("cud"), lsn, id_, before, **row))
+        if number == 3:
+            messages.append({"op": "t", "source": {"connector": "postgresql", "lsn": 15}})
+        keyed = {"key": "id", "envelope": "debezium"} if number == 0 else {}
+        table.ingest(put(tmp_path / f"{number}.jsonl", messages), **VERIFY, **keyed)
+    assert table.verify([str(file) for file in sorted(tmp_path.glob("*.jsonl"))]).ok

@@ -463,8 +463,10 @@ class KeyedFold:
                     if self._placed(value) < floor:
                         cut = value
                         continue
-                    # A patch behind a delete begins from nothing.
-                    latest, record, is_new = value, self._after(record, value), is_new or value.deletes
+                    latest, record = value, self._after(record, value)
+                    # A patch behind a delete begins from nothing; with an order, another change of before the
+                    # sources may stand between them.
+                    is_new = is_new or (value.deletes and not self.row_key.order_by)
             key_rows = _KeyRows([unpacked(row) for row in stored], n, before)
             if latest is not None:
                 record = record if self._keeps else unpacked(latest.payload)
