@@ -15,7 +15,7 @@ from driftline.formats.iceberg.gateway import session_conf
 from lake.formats import database
 
 _RELEASE = "m\n"  # how a command begins that lets go of an object: when, is up to Python
-MOST_OF_ICEBERG, MOST_OF_DUCKLAKE = 190, 30
+MOST_OF_ICEBERG, MOST_OF_DUCKLAKE = 180, 30
 
 
 def test_settings_of_a_session_come_in_one_call(spark: SparkSession) -> None:
