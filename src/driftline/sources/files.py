@@ -100,6 +100,11 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
         return [source]
     if is_stored(source):
         return _stored(source, fmt)
+    if source.startswith("kafka://"):
+        raise UsageError(
+            f"{source}: a topic has no files",
+            "capture it, and pass --audit and --verify to check each of its batches; or give a copy of its messages in files",
+        )
     path = Path(source)
     file_mode = mode(path)
     if S_ISDIR(file_mode):
