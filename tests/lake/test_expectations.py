@@ -235,14 +235,14 @@ def test_violations_of_two_writers_add_up(
 ) -> None:
     table = lake.table(table_name)
     table.ingest(RECORDS[:1], expect={"price": "price > 0"})
-    commit, others = pipeline.commit, [{"id": 9, "price": -9}]
+    commit, others = pipeline.commit_all, [{"id": 9, "price": -9}]
 
     def other_first(*args: Any) -> None:
         if others:
             lake.table(table_name).ingest([others.pop()])
         commit(*args)
 
-    monkeypatch.setattr(pipeline, "commit", other_first)
+    monkeypatch.setattr(pipeline, "commit_all", other_first)
     table.ingest(RECORDS)
 
     assert over_time(table)["price"][:2] == (2, 5)

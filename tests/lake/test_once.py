@@ -224,7 +224,7 @@ def test_a_batch_that_dies_before_its_commit_leaves_a_ledger_that_counts_for_not
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "commit", dies)
+        patch.setattr(pipeline, "commit_all", dies)
         patch.setattr(IcebergTransaction, "abandon", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             table.ingest(other)

@@ -226,7 +226,7 @@ def test_a_batch_taken_out_of_quarantine_is_out_though_that_ends_in_an_error(
         raise DataError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "commit", fails)
+        patch.setattr(pipeline, "commit_all", fails)
         with pytest.raises(DataError, match="no"):
             table.ingest(put(tmp_path / "b.jsonl", MORE))
     assert (ids(table), refused(table)) == ([1, 2], ["broken 1"])
