@@ -332,7 +332,7 @@ def order() -> Any:
     """The class of shop.Order."""
     pool = DescriptorPool()
     texts = {"place.proto": Registered("PROTOBUF", PLACE_PROTO)}
-    for file in protobuf._files(Registered("PROTOBUF", ORDER_PROTO, texts)):
+    for file in protobuf.files_of(Registered("PROTOBUF", ORDER_PROTO, texts)):
         pool.AddSerializedFile(file.SerializeToString())
     return GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
 

@@ -147,7 +147,9 @@ def test_no_order(columns: str, record: Event) -> None:
     ],
 )
 def test_what_deletes(condition: str, record: Event, deletes: bool) -> None:
-    assert reader("id: long, op: long", "id", "", condition).deletes(record) is deletes
+    assert (
+        reader("id: long, op: long", "id", "", condition).deletes(Read(SourcePlace("f"), record)) is deletes
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,12 @@ def test_what_deletes(condition: str, record: Event, deletes: bool) -> None:
     ],
 )
 def test_a_record_with_its_messages_key_alone_deletes(key: str, record: Event, deletes: bool) -> None:
-    assert reader("_key: long, id: long, v: long", key, "", "value is null").deletes(record) is deletes
+    assert (
+        reader("_key: long, id: long, v: long", key, "", "value is null").deletes(
+            Read(SourcePlace("f"), record)
+        )
+        is deletes
+    )
 
 
 def test_a_cell_is_text_where_its_column_says_so() -> None:

@@ -184,6 +184,8 @@ class IcebergTransaction(UpkeepTransaction):
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Write the frame's rows, with the columns of `row_type`; returns their number."""
+        if self._replaced:  # rows that replace all others have all columns, which may be void
+            return self._append_all(self._files_of(frame, self.schema), summary)
         if self.row_type != self.schema.struct:
             return self._append_beside(frame, summary)
         if self.base is None:
@@ -457,8 +459,7 @@ class IcebergTransaction(UpkeepTransaction):
             raise DataError(
                 f"{self.table.name}: its rows cannot be rewritten: Spark has no values of {lost[0]}"
             )
-        # `rebase` repeats the steps so far before the rows, and the later ones, such as a drop, behind
-        # them.
+        # `rebase` repeats the steps so far before the rows, and later ones, such as a drop, behind them.
         self._replaced, self._carry, self._note, self._steps = True, carry, note, len(self._evolved)
         return self
 
@@ -639,8 +640,7 @@ class IcebergTransaction(UpkeepTransaction):
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
-        # None stands for an unknown outcome: then `clean` deletes what the table does not name by that
-        # time.
+        # None stands for an unknown outcome: `clean` then deletes what the table does not name by that time.
         if self.visible is False:
             self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
             for folder in self._folders:
