@@ -238,7 +238,7 @@ def test_replacing_all_rows(lake: Lake, table: Table, tmp_path: Path) -> None:
     run(database(lake), "INSERT INTO lk.shop.orders VALUES (3)", "DELETE FROM lk.shop.orders WHERE a = 1")
     before = table.format.load()
     transaction = table.format.transaction(before)
-    assert transaction.replace(table.read().selectExpr("a * 10 as a"), {}) == 2
+    assert transaction.replace_all().append(table.read().selectExpr("a * 10 as a"), {}) == 2
     transaction.commit()
     assert [r["c0"] for r in same(table.format, tmp_path)] == [20, 30]
     assert len(same(table.format, tmp_path, before.snapshot)) == 2

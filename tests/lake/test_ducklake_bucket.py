@@ -225,8 +225,8 @@ def test_a_ducklake_goes_from_a_folder_to_a_bucket(
 DIES_AFTER = """
 import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-commit = DuckLakeTransaction.commit
-DuckLakeTransaction.commit = lambda self: (commit(self), os._exit(9))
+commit = DuckLakeTransaction.commit_with
+DuckLakeTransaction.commit_with = lambda *transactions: (commit(*transactions), os._exit(9))
 table.ingest(folder / "1.jsonl")
 """
 CLEANS = """
@@ -251,7 +251,7 @@ def test_a_batch_killed_after_its_commit_is_in_and_leaves_nothing_to_clean(
 DIES_IN_A_CAPTURE = """
 import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-DuckLakeTransaction.commit = lambda self: os._exit(9)
+DuckLakeTransaction.commit_with = lambda self, others: os._exit(9)
 table.capture(folder, name="orders", checkpoint=folder.parent / "checkpoint").awaitTermination()
 """
 GOES_ON = """

@@ -29,7 +29,7 @@ from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake import commit
 from driftline.lake import Lake
 lake = Lake.open(sys.argv[1], ducklake="sqlite", properties={"spark.master": "local[1]", "spark.driver.memory": "1g"})
-DuckLakeTransaction.commit = lambda self: os._exit(9)
+DuckLakeTransaction.commit_with = lambda self, others: os._exit(9)
 lake.table("s.t").ingest(sys.argv[2])
 """
 
@@ -42,8 +42,8 @@ from driftline.formats.ducklake import commit
 catalog = CatalogDatabase.of(sys.argv[2], Path(sys.argv[1]))
 catalog.make()
 finish = commit._finish
-def dies(connection, head, message):
-    finish(connection, head, message)
+def dies(*of_snapshot):
+    finish(*of_snapshot)
     os._exit(9)
 commit._finish = dies
 schema = Schema(Struct((Field("a", LONG, 1),)))
@@ -106,7 +106,7 @@ def dies(*_):
 def dies_after(work):
     return lambda *given: (work(*given), dies())
 if phase == "files are written":
-    DuckLakeTransaction.commit = dies
+    DuckLakeTransaction.commit_with = dies
 elif phase == "rows are in the transaction":
     commit._finish = dies_after(commit._finish)
 else:

@@ -109,11 +109,11 @@ def replacements(patch: pytest.MonkeyPatch) -> list[None]:
     calls: list[None] = []
     for kind in KINDS:
 
-        def counted(self: Any, *args: Any, replace: Callable[..., Any] = kind.replace) -> Any:
+        def counted(self: Any, *args: Any, replace: Callable[..., Any] = kind.replace_all) -> Any:
             calls.append(None)
             return replace(self, *args)
 
-        patch.setattr(kind, "replace", counted)
+        patch.setattr(kind, "replace_all", counted)
     return calls
 
 
