@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,10 @@ def parts(table: Table) -> Iterator[Part]:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET arrow_lossless_conversion = true")
-            place = table.location.replace("'", "''")
-            yield Part(
-                _rows(connection, f"read_parquet('{place}', union_by_name = true)"), lambda names: names
-            )
+            # Each file by its own types: the union of a column of texts and one of JSON has no rows.
+            for file in sorted(glob(table.location)):
+                place = file.replace("'", "''")
+                yield Part(_rows(connection, f"read_parquet('{place}')"), lambda names: names)
     else:
         with _attached(table) as connection:
             comments = _ducklake_comments(connection, table) if table.naming == "driftline" else {}
