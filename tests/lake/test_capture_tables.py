@@ -64,6 +64,12 @@ class Captured:
     def tables(self, **options: Any) -> PatternTables:
         return self.lake.fan_out(f"{self.namespace}.{self.by}", **options)
 
+    def of_topics(self, kafka: Kafka, *endings: str, by: str) -> list[str]:
+        """Have it take topics of its own in place of the folder."""
+        topics = [f"{self.namespace}-{ending}" for ending in endings]
+        self.data, self.by = f"kafka://{kafka.address}/{','.join(topics)}", by
+        return topics
+
     def put(self, *lines: str) -> Path:
         file = self.source / f"{self.batches}.jsonl"
         file.write_text("\n".join(lines or batch(self.batches)) + "\n")
@@ -755,8 +761,7 @@ def test_nothing_is_lost_or_doubled_or_left_behind_where_a_verified_audit_of_a_t
 def test_messages_are_verified_in_the_tables_that_their_topic_and_key_name(
     captured: Captured, kafka: Kafka
 ) -> None:
-    first, second = f"{captured.namespace}-a", f"{captured.namespace}-b"
-    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{_topic}_{_key.shop}"
+    first, second = captured.of_topics(kafka, "a", "b", by="{_topic}_{_key.shop}")
     settings = {"key": "_key.id", "delete_when": "value is null"}
     key = b'{"shop": %d, "id": %d}'
     kafka.send(first, [(key % (7, number), b'{"n": %d}' % number) for number in range(3)], partition=0)
@@ -782,8 +787,7 @@ def test_messages_are_verified_in_the_tables_that_their_topic_and_key_name(
 def test_messages_go_where_their_topic_and_key_say_and_null_ones_are_counted_there(
     captured: Captured, kafka: Kafka
 ) -> None:
-    first, second = f"{captured.namespace}-a", f"{captured.namespace}-b"
-    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{_topic}_{_key.shop}"
+    first, second = captured.of_topics(kafka, "a", "b", by="{_topic}_{_key.shop}")
     kafka.send(first, [(b'{"shop": 7}', b'{"id": 1}'), (b"plain", b'{"id": 2}')], partition=0)
     kafka.send(
         second, [(b'{"shop": 7.0}', b'{"id": 3}'), (b'{"shop": "7"}', None), (None, None)], partition=1
@@ -803,8 +807,7 @@ def test_messages_go_where_their_topic_and_key_say_and_null_ones_are_counted_the
 def test_messages_of_a_database_change_rows_of_one_table_for_each_of_its_tables(
     captured: Captured, kafka: Kafka
 ) -> None:
-    first, second = f"{captured.namespace}-orders", f"{captured.namespace}-users"
-    captured.data, captured.by = f"kafka://{kafka.address}/{first},{second}", "{source.table}"
+    first, second = captured.of_topics(kafka, "orders", "users", by="{source.table}")
     settings = {"key": "id", "envelope": "debezium"}
     key, row = b'{"id": 1}', {"id": 1, "n": 1}
     messages = [

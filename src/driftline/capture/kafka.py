@@ -112,9 +112,7 @@ class Topics:
         for (topic, number), offset in self.admin.offsets(places, at).items():
             target.setdefault(topic, {})[str(number)] = offset
         if not dry_run:
-            # Noted first: the next start completes a seek that has died.
-            resumption.settle(committed, {"offsets": target, _FROM: _present(checkpoint)})
-            checkpoint.move_to(target)
+            _move(resumption, target)
         return offset_ranges(target, position), offset_ranges(position, target)
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
@@ -472,8 +470,7 @@ def _resume(resumption: Resumption) -> Positions | None:
     last, checkpoint, choice = resumption.last, resumption.checkpoint, resumption.resume_from
     committed, position = checkpoint.last("commits"), _present(checkpoint)
     if (sought := _sought(resumption)) is not None:
-        resumption.settle(committed, {"offsets": sought, _FROM: position})
-        checkpoint.move_to(sought)
+        _move(resumption, sought)
         return None
     in_table = _table_has(resumption, committed)
     if in_table is None or _is_planned(resumption, in_table):
@@ -506,6 +503,14 @@ def _resume(resumption: Resumption) -> Positions | None:
             checkpoint.move_to(target)
     resumption.settle(committed, {"offsets": target})
     return None if position or choice == "checkpoint" else target
+
+
+def _move(resumption: Resumption, to: Positions) -> None:
+    """Have the checkpoint go on where a seek says."""
+    checkpoint = resumption.checkpoint
+    # Noted first: the next start completes a seek that has died.
+    resumption.settle(checkpoint.last("commits"), {"offsets": to, _FROM: _present(checkpoint)})
+    checkpoint.move_to(to)
 
 
 def _sought(resumption: Resumption) -> Positions | None:

@@ -108,8 +108,11 @@ class AuditRequest(NamedTuple):
         ``value_format``: of the messages of a topic.
         """
         checks = self._checks(data, changed_files, dry_run=dry_run)
-        if self.verify:
-            _must_be_text(is_typed=value_format in ("avro", "protobuf"))
+        if self.verify and value_format in ("avro", "protobuf"):
+            raise UsageError(
+                "verify deals values of a topic that are JSON among tables, and these are typed",
+                "leave out --verify: the other checks need no second read",
+            )
         # A table without expectations has nothing that `at_most` limits; another one may.
         return Audit(checks, self.on_failure, self._replace(at_most=None)._must_be_possible)
 
@@ -179,15 +182,6 @@ def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
     else:
         return
     raise UsageError(f"verify cannot read {kind}", hint)
-
-
-def _must_be_text(*, is_typed: bool) -> None:
-    """Raise UsageError for typed values of a topic, which a check does not deal among tables."""
-    if is_typed:
-        raise UsageError(
-            "verify deals values of a topic that are JSON among tables, and these are typed",
-            "leave out --verify: the other checks need no second read",
-        )
 
 
 def _must_stand_alone(run: BatchRun) -> None:
