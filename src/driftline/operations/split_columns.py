@@ -249,11 +249,11 @@ class SplitRows:
     struct: Struct
 
     def rows(
-        self, given: Iterable[pa.RecordBatch], set_aside: SetAside
+        self, batches: Iterable[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows; none is refused."""
         names = [f.name for f in self.struct.fields]
-        for batch in given:
+        for batch in batches:
             yield from_spark(batch, self.struct).rename_columns(names)
         return Reported(None)
 

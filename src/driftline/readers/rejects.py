@@ -143,9 +143,9 @@ class _RejectRows:
     struct: Struct
     constants: Mapping[str, Any]
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
+    def rows(self, task_input: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Read the reject files of one task's share as rows of the quarantine. Nothing is set aside here."""
-        for number in self.shares[given]:
+        for number in self.shares[task_input]:
             with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)
                 for batch in range(reader.num_record_batches):
@@ -154,11 +154,11 @@ class _RejectRows:
 
     def _row_batch(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
         schema = arrow_schema(self.struct)
-        own = {"source": self._sources(rejects), "line": self._lines(rejects)}
+        origins = {"source": self._sources(rejects), "line": self._lines(rejects)}
         columns = []
         for f in schema:
-            if f.name in own:
-                columns.append(own[f.name].cast(f.type))
+            if f.name in origins:
+                columns.append(origins[f.name].cast(f.type))
             elif f.name in rejects.schema.names:
                 columns.append(rejects.column(f.name).cast(f.type))
             else:

@@ -16,7 +16,7 @@ from driftline.write import Reported, SetAside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Given = TypeVar("Given")  # what a task is given: its number, or the rows of a frame
+TaskInput = TypeVar("TaskInput")  # the input of a task: its number, or the rows of a frame
 Group = TypeVar("Group")  # records that are converted at once
 Accepted = TypeVar("Accepted")  # those of a group that are no rejects
 Observed_co = TypeVar("Observed_co", covariant=True)
@@ -54,7 +54,7 @@ class OpenShare(Protocol[Group, Accepted, Observed_co]):
         ...
 
 
-class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
+class TaskReader(ABC, Generic[TaskInput, Group, Accepted, Observed_co]):
     """A reader of one format; it is sent to tasks."""
 
     @property
@@ -63,11 +63,11 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
         """True if the reader has a plan to make rows by; without one it only observes."""
 
     @abstractmethod
-    def open(self, given: Given) -> OpenShare[Group, Accepted, Observed_co]:
+    def open(self, task_input: TaskInput) -> OpenShare[Group, Accepted, Observed_co]:
         """Open the share of one task."""
 
     def rows(
-        self, given: Given, set_aside: SetAside
+        self, task_input: TaskInput, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Observed_co]]:
         """Make the rows of a share, and report what was observed.
 
@@ -75,7 +75,7 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
         raises nothing, and reports that it `diverged`. It goes on observing and setting rejects aside to the
         end, so that the next plan is made from all records. It never drops a row and goes on.
         """
-        share, diverged = self.open(given), False
+        share, diverged = self.open(task_input), False
         for group in share.groups():
             accepted, rejects = share.observe(group, None)
             if rejects is not None:
@@ -88,14 +88,14 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
                     diverged = True
         return Reported(share.observed(), diverged)
 
-    def rejects(self, given: Given, everything: str | None) -> Iterator[pa.RecordBatch]:
+    def rejects(self, task_input: TaskInput, everything: str | None) -> Iterator[pa.RecordBatch]:
         """Yield the rejects of a share.
 
         Args:
-            given: the share.
+            task_input: the input of its task.
             everything: the reason to reject all records, if there is one.
         """
-        share = self.open(given)
+        share = self.open(task_input)
         for group in share.groups():
             _, rejects = share.observe(group, everything)
             if rejects is not None:

@@ -46,9 +46,9 @@ def client(service: str, options: Mapping[str, str]) -> Any:
         s3={"addressing_style": style if "endpoint" in options else "auto"},
         signature_version=UNSIGNED if options.get("anonymous") == "true" else None,
     )
-    given = {word: options[key] for key, word in _KEYS.items() if key in options}
+    credentials = {word: options[key] for key, word in _KEYS.items() if key in options}
     with explaining(service, options):
-        return Session().create_client(service, config=config, **given)
+        return Session().create_client(service, config=config, **credentials)
 
 
 def keys(options: Mapping[str, str]) -> dict[str, str]:
@@ -68,8 +68,8 @@ def keys(options: Mapping[str, str]) -> dict[str, str]:
         if credentials is None:
             return {}
         now = credentials.get_frozen_credentials()
-    given = {"access_key": now.access_key, "secret_key": now.secret_key, "session_token": now.token}
-    return {word: value for word, value in given.items() if value}
+    parts = {"access_key": now.access_key, "secret_key": now.secret_key, "session_token": now.token}
+    return {word: value for word, value in parts.items() if value}
 
 
 @contextmanager

@@ -153,15 +153,15 @@ def _reach_by_arrow(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _secret(options: Mapping[str, str]) -> dict[str, str]:
     """The options of S3 in DuckDB's words; keys that are not among them are the environment's."""
-    given = dict(options)
-    if given.get("anonymous") != "true" and "access_key" not in given:
+    settings = dict(options)
+    if settings.get("anonymous") != "true" and "access_key" not in settings:
         from driftline.runtime.aws import keys  # late: brings botocore, which few need
 
-        given |= keys(options)
-    scheme, slashes, host = given.get("endpoint", "").rstrip("/").rpartition("://")
-    out = {word: given[key] for key, word in _SECRET.items() if key in given}
+        settings |= keys(options)
+    scheme, slashes, host = settings.get("endpoint", "").rstrip("/").rpartition("://")
+    out = {word: settings[key] for key, word in _SECRET.items() if key in settings}
     if host:
-        path_style = given.get("path_style") != "false"
+        path_style = settings.get("path_style") != "false"
         out |= {"ENDPOINT": host, "USE_SSL": str(scheme != "http" or not slashes).lower()}
         out |= {"URL_STYLE": "path" if path_style else "vhost"}
     return out

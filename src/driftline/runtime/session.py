@@ -33,13 +33,13 @@ _INSTEAD = (
 )
 
 
-def must_be_classic(given: object) -> None:
+def must_be_classic(handed: object) -> None:
     """Raise UsageError for a session or a DataFrame of Spark Connect."""
     # An append whose client was killed is committed there seconds later, so that no token keeps a batch
     # from entering twice; and schema and rows are two commits.
-    if type(given).__module__.startswith("pyspark.sql.connect"):
+    if type(handed).__module__.startswith("pyspark.sql.connect"):
         raise UsageError(
-            f"a {type(given).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",
+            f"a {type(handed).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",
             hint=f"create it in a classic session, SparkSession.builder.master(…); {_INSTEAD}",
         )
 
@@ -268,18 +268,18 @@ def catalog_settings(lake: Path | None, catalog: str | None, properties: Mapping
     if catalog is None or lake is None:
         return dict(properties)
     spark = {key: value for key, value in properties.items() if key.startswith("spark.")}
-    given = {key: value for key, value in properties.items() if key not in spark}
+    of_catalog = {key: value for key, value in properties.items() if key not in spark}
     prefix = f"spark.sql.catalog.{catalog}"
     # Other processes change tables too, and what a catalog hands out for each load is not for the next.
     # Iceberg keeps a table of REST and its credentials for five minutes, so they could expire during a batch.
     uncached = {"cache-enabled": "false"} | (
-        {"rest-table-cache.max-entries": "0"} if given.get("type") == "rest" else {}
+        {"rest-table-cache.max-entries": "0"} if of_catalog.get("type") == "rest" else {}
     )
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         **{
             f"{prefix}.{key}": value
-            for key, value in {**uncached, **(given or embedded_catalog(lake))}.items()
+            for key, value in {**uncached, **(of_catalog or embedded_catalog(lake))}.items()
         },
         "spark.sql.defaultCatalog": catalog,
         **spark,

@@ -224,8 +224,8 @@ def configure(kind: str, options: Options) -> None:
 def configured(uri: str) -> Options:
     """The options of a URI's store: those of `configure`, and the environment's address without its keys."""
     kind = _kind(uri)
-    given = _configured.get(kind, {})
-    return _with_address(given) if kind == "s3" else given
+    of_kind = _configured.get(kind, {})
+    return _with_address(of_kind) if kind == "s3" else of_kind
 
 
 def configured_kinds() -> dict[str, Options]:
@@ -296,31 +296,31 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
     for a malformed URI, SetupError if the store cannot be reached from here.
     """
     kind = _kind(uri)
-    rest = uri.partition("://")[2]
-    authority, _, path = rest.partition("/")
+    location = uri.partition("://")[2]
+    authority, _, path = location.partition("/")
     if not authority or (kind == "s3" and "@" in authority):
         raise UsageError(
             f"{redacted(uri)}: no bucket is named",
             hint="set the keys in the environment, or in driftline.toml: [store.s3]" if authority else None,
         )
-    given = _configured.get(kind, {}) if options is None else options
+    in_use = _configured.get(kind, {}) if options is None else options
     try:
         system = _connected(
             # Each account of Azure, and each cluster of HDFS, needs a client of its own; buckets share one.
             kind,
             authority if kind in ("abfss", "hdfs") else "",
-            tuple(sorted(given.items())),
+            tuple(sorted(in_use.items())),
         )
     except (OSError, ValueError) as error:
         hint = _HADOOP if kind == "hdfs" else None
-        raise SetupError(f"{uri}: {without_secrets(str(error), given)}", hint) from error
+        raise SetupError(f"{uri}: {without_secrets(str(error), in_use)}", hint) from error
     match kind:
         case "hdfs":
             return system, f"/{path}"
         case "abfss":
             return system, f"{authority.partition('@')[0]}/{path}".rstrip("/")
         case _:
-            return system, rest.rstrip("/")
+            return system, location.rstrip("/")
 
 
 def native(path: str, options: Options | None = None) -> pa.NativeFile:
@@ -331,12 +331,12 @@ def native(path: str, options: Options | None = None) -> pa.NativeFile:
 
     if not is_stored(path):
         return pa.OSFile(os.fsencode(path))  # a name's bytes need not be UTF-8
-    system, inner = filesystem(path, options)
+    system, key = filesystem(path, options)
     with explaining(path, options):
         # Where a file is not there, Hadoop's library prints Java's traceback besides telling so.
-        if _kind(path) == "hdfs" and not system.get_file_info(inner).is_file:
+        if _kind(path) == "hdfs" and not system.get_file_info(key).is_file:
             raise FileNotFoundError(path)
-        return system.open_input_file(inner)
+        return system.open_input_file(key)
 
 
 def created(uri: str, options: Options) -> pa.NativeFile:
@@ -396,14 +396,14 @@ def version(path: str) -> tuple[int, int, str]:
     if not is_stored(path):
         stat = Path(path).stat()
         return stat.st_size, stat.st_mtime_ns, ""
-    system, inner = filesystem(path)
+    system, key = filesystem(path)
     with explaining(path):
         if _kind(path) == "s3":
-            with system.open_input_file(inner) as file:
-                given = file.metadata()
+            with system.open_input_file(key) as file:
+                metadata = file.metadata()
                 # A server that shows a disk's folders may give no mark.
-                return file.size(), 0, f"{given.get('ETag', '')} {given.get('Last-Modified', '')}"
-        info = system.get_file_info(inner)
+                return file.size(), 0, f"{metadata.get('ETag', '')} {metadata.get('Last-Modified', '')}"
+        info = system.get_file_info(key)
     if info.size is None:
         raise FileNotFoundError(path)
     return info.size, info.mtime_ns or 0, ""
@@ -429,8 +429,8 @@ def explaining(path: str, options: Options | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        given = _configured.get(_kind(path), {}) if options is None else options
-        raise explained(path, error, given) from error
+        in_use = _configured.get(_kind(path), {}) if options is None else options
+        raise explained(path, error, in_use) from error
 
 
 def answer(path: str, error: BaseException) -> DriftlineError | None:
@@ -508,9 +508,9 @@ def _kind(uri: str) -> str:
 
 
 @lru_cache(maxsize=32)
-def _connected(kind: str, authority: str, given: tuple[tuple[str, str], ...]) -> FileSystem:
+def _connected(kind: str, authority: str, pairs: tuple[tuple[str, str], ...]) -> FileSystem:
     """Connect to a store with these options; each call gives the same. Raises OSError, ValueError."""
-    options = dict(given)
+    options = dict(pairs)
     match kind:
         case "s3":
             return _s3(options)
@@ -580,10 +580,10 @@ def _azure(authority: str, options: dict[str, str]) -> FileSystem:
     scheme, host = _split(options.get("endpoint"))
     account = authority.partition("@")[2].partition(".")[0]
     secrets = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
-    more = {"blob_storage_authority": host, "dfs_storage_authority": host} if host else {}
+    authorities = {"blob_storage_authority": host, "dfs_storage_authority": host} if host else {}
     schemes = {"blob_storage_scheme": scheme, "dfs_storage_scheme": scheme} if host else {}
     return AzureFileSystem(
-        account, **{key: options[key] for key in secrets if key in options}, **more, **schemes
+        account, **{key: options[key] for key in secrets if key in options}, **authorities, **schemes
     )
 
 

@@ -198,8 +198,8 @@ class _RowTexts(PlainTexts):
         self.line += len(lines)
 
 
-def _rejected(lines: Sequence[bytes], at: int, why: Why) -> Reject:
-    return Reject(Origin(), lines[at], why)
+def _rejected(lines: Sequence[bytes], row: int, why: Why) -> Reject:
+    return Reject(Origin(), lines[row], why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +232,11 @@ class FrameScan(BatchScan):
         return Observed(self, last if last is not None and covered else declared)
 
     def _merged(self, parts: Sequence[_Seen | None], *, converted: bool) -> Observed:
-        seen = [part for part in parts if part is not None]
+        observed = [part for part in parts if part is not None]
         return Observed(
             self,
             merge_observations(
-                self._of_frame(number, [observation for at, observation in seen if at == number])
+                self._of_frame(number, [observation for frame, observation in observed if frame == number])
                 for number in range(len(self.frames))
             ),
         )
@@ -264,9 +264,9 @@ class FrameReader(TaskReader["Iterator[pa.RecordBatch]", ColumnGroup, AcceptedRo
         """True if there is a plan."""
         return self.converter is not None
 
-    def open(self, given: Iterator[pa.RecordBatch]) -> OpenFrame:
+    def open(self, batches: Iterator[pa.RecordBatch]) -> OpenFrame:
         """Open the batches of one task."""
-        return OpenFrame(self, given)
+        return OpenFrame(self, batches)
 
 
 class OpenFrame(OpenRows):
@@ -305,22 +305,24 @@ def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> lis
 def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, field: Field) -> DataFrame:
     from pyspark.sql import functions as F
 
-    said = texts.get(field.name)
-    text = F.lit(said)
+    in_path = texts.get(field.name)
+    text = F.lit(in_path)
     if field.name not in frame.columns:
         return frame.select("*", text.cast(str(field.type)).alias(field.name))
-    if said is None:
+    if in_path is None:
         return frame
-    own = F.col(f"`{field.name.replace('`', '``')}`")
+    column = F.col(f"`{field.name.replace('`', '``')}`")
     # In SQL, as Spark 3.5 has it there alone.
-    value = F.expr(f"try_cast({literal(said)} as {frame.schema[field.name].dataType.simpleString()})")
+    value = F.expr(f"try_cast({literal(in_path)} as {frame.schema[field.name].dataType.simpleString()})")
     # A path may tell less than the column, as a day does of its timestamps.
-    agrees = own.isNull() | own.eqNullSafe(value) | own.cast("string").startswith(said)
+    agrees = column.isNull() | column.eqNullSafe(value) | column.cast("string").startswith(in_path)
     message = F.concat(
-        F.lit(f"{file}: {field.name} is "), own.cast("string"), F.lit(f" in a row, and {said} in the path")
+        F.lit(f"{file}: {field.name} is "),
+        column.cast("string"),
+        F.lit(f" in a row, and {in_path} in the path"),
     )
     return frame.withColumn(
-        field.name, F.when(agrees, F.coalesce(own, value)).otherwise(F.raise_error(message))
+        field.name, F.when(agrees, F.coalesce(column, value)).otherwise(F.raise_error(message))
     )
 
 

@@ -267,9 +267,9 @@ class KafkaReader(TaskReader["Iterator[pa.RecordBatch]", ValueGroup, AcceptedVal
         """True if there is a plan."""
         return self.converter is not None
 
-    def open(self, given: Iterator[pa.RecordBatch]) -> OpenValues:
+    def open(self, batches: Iterator[pa.RecordBatch]) -> OpenValues:
         """Open the batches of one task."""
-        return OpenValues(self, given)
+        return OpenValues(self, batches)
 
 
 class OpenValues:

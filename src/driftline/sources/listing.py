@@ -121,8 +121,8 @@ def may_hold(source: str) -> Callable[[str], bool]:
             return False  # a key, but no path
         if path.startswith(folder):
             return _is_shown(path.removeprefix(folder).split("/"))
-        below = path.removeprefix(f"{base}/")
-        return path == source or (bool(pattern) and below != path and _fits(pattern, below.split("/")))
+        relative = path.removeprefix(f"{base}/")
+        return path == source or (bool(pattern) and relative != path and _fits(pattern, relative.split("/")))
 
     return fits
 
@@ -172,12 +172,12 @@ def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
     """
     if not pattern:
         return not steps
-    first, *rest = pattern
+    first, *later = pattern
     if first == "**":
-        return _fits(rest, steps) or (
+        return _fits(later, steps) or (
             bool(steps) and not steps[0].startswith(".") and _fits(pattern, steps[1:])
         )
-    return bool(steps) and fits_step(first, steps[0]) and _fits(rest, steps[1:])
+    return bool(steps) and fits_step(first, steps[0]) and _fits(later, steps[1:])
 
 
 def fits_step(pattern: str, name: str) -> bool:
@@ -242,43 +242,45 @@ def matching(source: str) -> Iterator[Path]:
     yield from dict.fromkeys(_matching(base, Path(source).parts[len(base.parts) :]))
 
 
-def _matching(path: Path, steps: Sequence[str], above: frozenset[_Identity] = frozenset()) -> Iterator[Path]:
+def _matching(
+    path: Path, steps: Sequence[str], ancestors: frozenset[_Identity] = frozenset()
+) -> Iterator[Path]:
     """Match the remaining steps of a glob.
 
     Args:
-        above: the folders that `**` went through, so that links back to one of them end there.
+        ancestors: the folders that `**` went through, so that links back to one of them end there.
     """
     if not steps:
         if S_ISREG(mode(path)):
             yield path
         return
-    first, *rest = steps
+    first, *later = steps
     if not glob.has_magic(first):
-        yield from _matching(path / first, rest)
+        yield from _matching(path / first, later)
         return
     is_folder = S_ISDIR(mode(path))
     if first == "**":
-        yield from _matching(path, rest)
+        yield from _matching(path, later)
         if is_folder:
-            if (identity := _identity(path)) in above:
+            if (identity := _identity(path)) in ancestors:
                 return
-            above |= {identity}
+            ancestors |= {identity}
     for entry in _entries(path) if is_folder else ():
         if first != "**" and fits_step(first, entry.name):
-            yield from _matching(Path(entry.path), rest)
+            yield from _matching(Path(entry.path), later)
         elif first == "**" and not entry.name.startswith("."):
-            yield from _matching(Path(entry.path), steps, above)
+            yield from _matching(Path(entry.path), steps, ancestors)
 
 
 def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[Path]:
     """Drop the paths in the lake's folder. All ``paths`` are below ``base``."""
     if lake is None:
         return list(paths)
-    folder, above = Path(lake).resolve(), base.resolve()
-    if above == folder or not folder.is_relative_to(above):
+    folder, parent = Path(lake).resolve(), base.resolve()
+    if parent == folder or not folder.is_relative_to(parent):
         return list(paths)
-    inner = folder.relative_to(above)
-    return [path for path in paths if not path.relative_to(base).is_relative_to(inner)]
+    lake_folder = folder.relative_to(parent)
+    return [path for path in paths if not path.relative_to(base).is_relative_to(lake_folder)]
 
 
 def glob_base(source: str) -> Path:
@@ -392,9 +394,9 @@ class PartitionedReader:
     @property
     def struct(self) -> Struct:
         """The types of all columns; a column that the files have too has the files' type."""
-        own = self.reader.struct.fields
-        names = {f.name for f in own}
-        return Struct((*own, *(f for f in self.fields if f.name not in names)))
+        file_fields = self.reader.struct.fields
+        names = {f.name for f in file_fields}
+        return Struct((*file_fields, *(f for f in self.fields if f.name not in names)))
 
     @property
     def label(self) -> str:
@@ -418,14 +420,14 @@ class PartitionedReader:
 
     def _with_texts(self, rows: Rows) -> pa.RecordBatch:
         texts, count = self.files.get(rows.source, {}), rows.batch.num_rows
-        own = self.reader.struct.fields
-        names = [f.name for f in own]
+        file_fields = self.reader.struct.fields
+        names = [f.name for f in file_fields]
         columns = list(rows.batch.columns)
         for key, text in texts.items():
             if text is not None and names.count(key) == 1:
                 number = names.index(key)
                 columns[number] = _agreed(columns[number], key, text, rows.source)
-        columns += [_repeated(texts.get(f.name), f, count) for f in self.struct.fields[len(own) :]]
+        columns += [_repeated(texts.get(f.name), f, count) for f in self.struct.fields[len(file_fields) :]]
         return pa.RecordBatch.from_arrays(columns, [f.name for f in self.struct.fields])
 
 

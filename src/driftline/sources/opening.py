@@ -102,12 +102,12 @@ def opened(
         ):
             yield source
         return
-    kind, given = expand(paths, format, shared)
+    kind, inputs = expand(paths, format, shared)
     # Around all that reads: tasks on other machines may not see the files, and their error gets its advice
     # here.
-    with told_where(spark, room), spooled(given, kind, room) as (files, names):
+    with told_where(spark, room), spooled(inputs, kind, room) as (files, names):
         # The ledger knows files as a person named them, not their copies.
-        originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
+        originals = stamps(file for file in inputs if not (is_pipe(file) or is_url(file))) if names else None
         yield _of_files(spark, kind, Named(files, names, originals), strings=strings, ranges=ranges)
 
 

@@ -222,9 +222,9 @@ class BatchScan(ABC):
 
 
 def _rejects(
-    everything: str | None, reader: TaskReader[Any, Any, Any, Any], given: Any
+    everything: str | None, reader: TaskReader[Any, Any, Any, Any], task_input: Any
 ) -> Iterator[pa.RecordBatch]:
-    yield from reader.rejects(given, everything)
+    yield from reader.rejects(task_input, everything)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,9 +134,9 @@ class TextReader(TaskReader["Iterator[pa.RecordBatch]", TextGroup, AcceptedTexts
         """True if there is a plan."""
         return self.make is not None
 
-    def open(self, given: Iterator[pa.RecordBatch]) -> OpenTexts:
+    def open(self, batches: Iterator[pa.RecordBatch]) -> OpenTexts:
         """Open the batches of one task."""
-        return OpenTexts(self, given)
+        return OpenTexts(self, batches)
 
 
 class OpenTexts:
@@ -196,5 +196,5 @@ class _TextColumn(PlainTexts):
         self.line += len(lines)
 
 
-def _reject(origin: Origin, lines: Sequence[bytes], at: int, why: Why) -> Reject:
-    return Reject(origin, lines[at], why)
+def _reject(origin: Origin, lines: Sequence[bytes], row: int, why: Why) -> Reject:
+    return Reject(origin, lines[row], why)

@@ -83,7 +83,7 @@ def _handed_over(rows: RowsOf, struct: Struct, batches: Iterator[pa.RecordBatch]
 
 T = TypeVar("T")
 S = TypeVar("S")
-Given_contra = TypeVar("Given_contra", contravariant=True)
+TaskInput_contra = TypeVar("TaskInput_contra", contravariant=True)
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 BatchMap: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
@@ -105,28 +105,28 @@ class Reported(Generic[S]):
     diverged: bool = False
 
 
-class RowMaker(Protocol[Given_contra]):
+class RowMaker(Protocol[TaskInput_contra]):
     """A maker of the table's rows, sent to a task."""
 
     def rows(
-        self, given: Given_contra, set_aside: SetAside
+        self, task_input: TaskInput_contra, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows, and return the report. ``set_aside`` takes batches of rejected records."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _MappedRows(Generic[Given_contra]):
+class _MappedRows(Generic[TaskInput_contra]):
     """The rows of another maker, with a function applied to each batch."""
 
-    maker: RowMaker[Given_contra]
+    maker: RowMaker[TaskInput_contra]
     function: BatchMap
 
     def rows(
-        self, given: Given_contra, set_aside: SetAside
+        self, task_input: TaskInput_contra, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows, and return the report of their maker."""
-        rows = TaskRows(self.maker.rows(given, set_aside))
+        rows = TaskRows(self.maker.rows(task_input, set_aside))
         yield from map(self.function, rows)
         return rows.reported
 
@@ -390,13 +390,13 @@ class _Aside:
         return AsideFile(self._name, self._rows, self._size)
 
 
-def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given: Any) -> TaskResult[T]:
+def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, task_input: Any) -> TaskResult[T]:
     """Run a whole task, inside Spark's task."""
     # Made before the first row, so a worker that cannot see the folder fails at once, rejects or not.
     aside, file = None if folder is None else _Aside(folder), None
     # The report comes behind the last row, so the work has to take them all, also after it has diverged.
     try:
-        rows = TaskRows(maker.rows(given, aside or _pass_over))
+        rows = TaskRows(maker.rows(task_input, aside or _pass_over))
         files = work(rows)
     finally:
         if aside is not None:
@@ -404,10 +404,10 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given
     return TaskResult(files, rows.reported.observed, rows.reported.diverged, file)
 
 
-def _in_worker(task: Callable[[Any], T], given: Any) -> T:
+def _in_worker(task: Callable[[Any], T], task_input: Any) -> T:
     """Run the task in a process of Spark's, which runs others after it."""
     try:
-        return task(given)
+        return task(task_input)
     finally:
         lighten_worker()
 
@@ -442,8 +442,8 @@ def _batches_of_parts(read: Callable[[int], Batches], numbers: Iterable[pa.Recor
             yield from read(number)
 
 
-def _rows(maker: RowMaker[Any], given: Any) -> Batches:
-    yield from maker.rows(given, _pass_over)
+def _rows(maker: RowMaker[Any], task_input: Any) -> Batches:
+    yield from maker.rows(task_input, _pass_over)
 
 
 def _pass_over(_: pa.RecordBatch) -> None:

@@ -77,14 +77,14 @@ def _of_bytes(column: pa.Array) -> Words:
     # One step takes the same word of all values: as many steps as the longest value has words.
     for place in range(0, int(lengths.max(initial=0)), _WORD):
         rows = np.flatnonzero(lengths > place)
-        at, left = starts[rows] + place, lengths[rows] - place
+        position, remaining = starts[rows] + place, lengths[rows] - place
         word = np.zeros(len(rows), np.uint32)
         for i in range(_WORD):
-            byte = np.where(left > i, values[at + i], 0).astype(np.uint32)
+            byte = np.where(remaining > i, values[position + i], 0).astype(np.uint32)
             word |= byte << np.uint32(8 * i)
-        whole = left >= _WORD
+        full_words = remaining >= _WORD
         # Murmur3 neither rotates nor multiplies the state for a last word that is not whole.
-        out[rows] = np.where(whole, _mixed(out[rows], word), out[rows] ^ _scrambled(word))
+        out[rows] = np.where(full_words, _mixed(out[rows], word), out[rows] ^ _scrambled(word))
     return _finished(out, lengths.astype(np.uint32))
 
 
@@ -311,9 +311,9 @@ class Distribution:
     def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[PartitionSlices]]:
         """Divide the slices among at most this many ``tasks`` of the second round, of about the same size."""
         by_partition: dict[Partition, list[Slice]] = {}
-        for one in slices:
-            by_partition.setdefault(one.partition, []).append(one)
-        total = sum(one.bytes for slices_of_key in by_partition.values() for one in slices_of_key)
+        for slice_ in slices:
+            by_partition.setdefault(slice_.partition, []).append(slice_)
+        total = sum(slice_.bytes for slices_of_key in by_partition.values() for slice_ in slices_of_key)
         most = max(_LEAST, -(-total // tasks))
         parts = [
             part
@@ -333,12 +333,14 @@ class Distribution:
 
     def rows(self, part: PartitionSlices, folder: BatchFolder) -> Iterator[pa.RecordBatch]:
         """The rows of a part, whose slices are in the ``folder``, in their order."""
-        files = {name: pa.ipc.open_file(folder.open(name)) for name in {one.file for one in part.slices}}
+        files = {
+            name: pa.ipc.open_file(folder.open(name)) for name in {slice_.file for slice_ in part.slices}
+        }
         for low, high in part.bounds:
             batches = (
-                self._between(files[one.file].get_batch(one.number), one, low, high)
-                for one in part.slices
-                if not self.sort or _overlap(one.marks, low, high)
+                self._between(files[slice_.file].get_batch(slice_.number), slice_, low, high)
+                for slice_ in part.slices
+                if not self.sort or _overlap(slice_.marks, low, high)
             )
             if self.sort:
                 yield from self._sorted(list(batches))
@@ -399,10 +401,10 @@ class Distribution:
         return lambda row: (*(_comparable(key, values[row].as_py()) for key, values in columns), *place, row)
 
     def _between(
-        self, rows: pa.RecordBatch, one: Slice, low: SortKey | None, high: SortKey | None
+        self, rows: pa.RecordBatch, slice_: Slice, low: SortKey | None, high: SortKey | None
     ) -> pa.RecordBatch:
         """The rows of a slice whose key is not less than ``low``, and less than ``high``."""
-        key_of, numbers = self._key_of(rows, (one.file, one.number)), range(len(rows))
+        key_of, numbers = self._key_of(rows, (slice_.file, slice_.number)), range(len(rows))
         # A slice is sorted, so a bisection makes Python values of a few of its keys, not of all.
         start = 0 if low is None else bisect_left(numbers, low, key=key_of)
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)
@@ -412,8 +414,8 @@ class Distribution:
         """Cut a partition's slices into parts of about this many bytes at most."""
         if not self.sort:
             return _filled(partition, slices, most)
-        total = sum(one.bytes for one in slices)
-        marks = sorted(mark for one in slices for mark in one.marks)
+        total = sum(slice_.bytes for slice_ in slices)
+        marks = sorted(mark for slice_ in slices for mark in slice_.marks)
         # A task sorts one piece at a time in memory, and pieces follow each other, so the part is sorted as a
         # whole.
         pieces = min(-(-total // min(most, _PIECE)), len(marks))
@@ -459,11 +461,11 @@ def _sorted_indices(columns: dict[str, pa.Array]) -> np.ndarray[Any, Any]:
 
 def _filled(partition: Partition, slices: Iterable[Slice], most: int) -> list[PartitionSlices]:
     parts = [PartitionSlices(partition)]
-    for one in slices:
-        if parts[-1].slices and parts[-1].bytes + one.bytes > most:
+    for slice_ in slices:
+        if parts[-1].slices and parts[-1].bytes + slice_.bytes > most:
             parts.append(PartitionSlices(partition))
-        parts[-1].slices.append(one)
-        parts[-1].bytes += one.bytes
+        parts[-1].slices.append(slice_)
+        parts[-1].bytes += slice_.bytes
     return parts
 
 
