@@ -313,7 +313,10 @@ def test_records_that_are_refused_again_before_there_is_a_table_wait_once(
     assert table.verify(file, exactly=True).ok
 
 
-def test_records_of_a_replay_that_is_undone_wait_again_each_once(table: Table, tmp_path: Path) -> None:
+@pytest.mark.parametrize("refused_again", [0, 2], ids=["at once", "behind replays that brought no row"])
+def test_records_of_a_replay_that_is_undone_wait_again_each_once(
+    table: Table, tmp_path: Path, refused_again: int
+) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text('{"id": 1, "n": 5}\n{"id": 2, "n": -2}\n{"id": 3, "n": -2, "m": -3}\n')
     expect = {"n": "n >= 0 else quarantine", "m": "m >= 0 else quarantine"}
@@ -322,6 +325,7 @@ def test_records_of_a_replay_that_is_undone_wait_again_each_once(table: Table, t
         again = table.replay(settings={"expect": expect | {"n": ""}})
         assert (again.written, again.back) == (1, 1)
         assert [row["id"] for row in rows(table)] == [1, 2]
+        assert [table.replay().back for _ in range(refused_again)] == [1] * refused_again
         assert table.undo(yes=True).batch is not None
         assert [row["id"] for row in rows(table)] == [1]
         assert (table.quarantine().waiting, table.quarantine().replayed) == (2, 0)

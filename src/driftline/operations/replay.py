@@ -200,35 +200,37 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The last replay that a table has, which is to be taken back."""
+    """A replay that a table has and that is to be taken back, with those behind it, which brought no row."""
 
     pending: Pending
-    batch: str
+    number: int
 
     @classmethod
     def of(cls, table: CatalogTable, batch: str) -> Replayed | None:
-        """The replay that made this batch; None if another replay was later, or none made it."""
+        """The replay that made this batch; None if none did, or the quarantine is no longer the same."""
         if not is_replay(batch) or (pending := Pending.of(table)) is None:
             return None
-        is_last = replay_token(pending.state, pending.reached).batch == batch
-        return cls(pending, batch) if is_last else None
+        numbers = range(pending.reached, 0, -1)
+        found = (number for number in numbers if replay_token(pending.state, number).batch == batch)
+        return next((cls(pending, number) for number in found), None)
 
     @property
     def before(self) -> Mapping[str, str]:
         """The property of a table that has the replays before: by it the records of this one wait again."""
-        return replay_token(self.pending.state, self.pending.reached - 1).properties
+        return replay_token(self.pending.state, self.number - 1).properties
 
     def wait_once(self) -> None:
         """Have each record wait once, for a replay of another number, once the table has `before`.
 
-        Until then, or where the process dies first, the replay is one that died: the next one ends it.
+        Until then, or where the process dies first, these replays are ones that died: the next one ends them.
         """
-        quarantined = self.pending.table
+        quarantined, reached = self.pending.table, self.pending.reached
         with suppress(DriftlineError):
             # Those that were refused again, which wait as they came, too.
-            quarantined.delete("batch", self.batch)
-            retry, number = Retry(quarantined.name), self.pending.reached
-            retry.run(lambda: self._renumber(f"{REPLAY} = {number}", retry))
+            for number in range(self.number, reached + 1):
+                quarantined.delete("batch", replay_token(self.pending.state, number).batch)
+            retry = Retry(quarantined.name)
+            retry.run(lambda: self._renumber(f"{REPLAY} between {self.number} and {reached}", retry))
 
     def _renumber(self, chosen: str, retry: Retry) -> None:
         now = replace(self.pending, state=self.pending.table.load())
