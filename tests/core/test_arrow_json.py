@@ -25,7 +25,7 @@ from driftline.core.schema.types import (
     Type,
 )
 from driftline.core.values import Number, parse
-from driftline.readers.json.rows import Unparsed, parsed
+from driftline.readers.json.usual import Unparsed, parsed
 
 # Read otherwise, or the end of the process.
 MISREAD = re.compile(rb"\\u(0000|d8[4-9a-f]|d[9ab])")
@@ -169,3 +169,30 @@ def test_odd_lines(line: str) -> None:
 def test_what_is_not_taken(line: bytes) -> None:
     with pytest.raises(Unparsed):
         parsed([b'{"n": 5, "m": {"k": 1}}', line], STRUCT)
+
+
+@pytest.mark.parametrize(
+    ("line", "misread"),
+    [
+        (b'{"s": "@@ -0,0 +1 @@"}', False),
+        (b'{"s": "a\\"b, -0, c", "n": 0}', False),
+        (b'{"s": "\\"-0\\",", "r": {"n": 0}}', False),
+        (b'{"s": "-0, or more"}', False),
+        (b'{"s": "user-0", "n": 10}', False),
+        (b'{"n": -0}', True),
+        (b'{"s": "-0"}', True),
+        (b'{"s": "@@ -0,0 +1 @@", "n":-0 }', True),
+        (b'{"s": "a\\\\", "n": -0, "t": "\\\\"}', True),
+        (b'{"s": "a\\"", "r": {"n": -0}}', True),
+    ],
+)
+def test_a_line_with_a_negative_zero_is_misread_where_texts_spell_whole_numbers(
+    line: bytes, misread: bool
+) -> None:
+    lines = [b'{"n": 5}', line, b'{"s": "x"}']
+    if not misread:
+        assert parsed(lines, STRUCT, spells_integers=True).num_rows == 3
+        return
+    with pytest.raises(Unparsed) as refused:
+        parsed(lines, STRUCT, spells_integers=True)
+    assert refused.value.misread == [1]

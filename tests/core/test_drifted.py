@@ -15,7 +15,7 @@ from core.table_in_memory import by_whole_columns
 from driftline.convert import Converter
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import without_excluded
-from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
+from driftline.core.schema.types import LONG, STRING, Field, Primitive, Schema, Struct
 from driftline.core.settings.fields import OfPaths, field_settings
 from driftline.core.settings.table import TableSettings
 from driftline.core.values import parse, parse_values
@@ -123,6 +123,19 @@ def test_a_line_with_a_number_that_a_double_does_not_tell_is_read_by_itself(
     by_field, alone = rows_of(lines, TableSettings())
     assert by_field == alone
     assert read == [doubtful]
+
+
+def test_lines_that_the_parser_would_misread_are_read_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    misread = [b'{"n": -0, "s": "x"}', b'{"n": 7, "t": "a\\u0000"}']
+    hunk = b'{"n": 3, "t": "@@ -0,0 +1 @@"}'
+    # A text takes whole numbers, so that a zero's sign counts.
+    settings = TableSettings(fields=field_settings(paths=OfPaths(hints={("s",): STRING})))
+    lines = [b'{"n": 2, "s": 1}', *[b'{"n": 7, "t": "y"}'] * 9, misread[0], hunk, b'{"n": 8}', misread[1]]
+    read: list[bytes] = []
+    monkeypatch.setattr(json_rows, "parse", lambda line: read.append(line) or parse(line))
+    by_field, alone = rows_of(lines, settings)
+    assert by_field == alone
+    assert read == misread
 
 
 def test_of_records_in_records_only_the_value_that_drifted_is_read_by_itself(

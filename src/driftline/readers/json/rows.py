@@ -10,23 +10,20 @@ have the columns' types.
 from __future__ import annotations
 
 import pickle
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from io import BytesIO
 from itertools import chain, compress, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import MsgspecError, Raw, json
 from numpy.typing import NDArray
 
-from driftline.convert import Converter, DriftedValues, arrow_schema
+from driftline.convert import Converter, DriftedValues
 from driftline.convert.types import DEEPEST
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.maps import folded
@@ -53,9 +50,11 @@ from driftline.readers.json.documents import ListedRecords
 from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, together
 from driftline.readers.json.usual import (
     Drifting,
+    Unparsed,
     ValuelessKeys,
     drifting_keys,
     limited,
+    parsed,
     spells_integers,
     usual_struct,
     valueless_keys,
@@ -65,85 +64,11 @@ from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, group_p
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _OBJECT, _NULL = b"{n"
-# What the parser reads differently than one by one. It puts what it does not take into its message, and a
-# NUL there ends the process. Of surrogates from U+20000 on it makes other characters. A long has no sign at
-# zero, so that its text would have none; in quotes it is the number that a resolved field reads. Python
-# finds a pattern that begins with fixed bytes ten times as fast: such a one is asked first, and the other
-# only where that is found, as in "user-0".
-_NUL, _BACKSLASH, _ESCAPE = b"\0", b"\\", rb"\u"
-_MISREAD_ESCAPE = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
-_ENDS_AS_ZERO, _NEGATIVE_ZERO = re.compile(rb'-0"?[,}\]\s]'), re.compile(rb'[:,\[\s]"?-0"?[,}\]\s]')
 
 # Rows of the table, and the places of their lines
 Rows = tuple["pa.RecordBatch", Sequence[int]]
 # Values as text, each with the path that it stands at
 Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"
-
-
-class Unparsed(Exception):
-    """The parser refuses the lines, or would read them differently than one by one."""
-
-
-def parsed(lines: Sequence[bytes], struct: Struct, *, spells_integers: bool = False) -> pa.RecordBatch:
-    """Parse the records among the lines into the fields of ``struct``. Raises Unparsed.
-
-    If a record repeats a key, the last value counts.
-
-    Args:
-        lines: JSON objects.
-        struct: the fields, with their types.
-        spells_integers: the text of whole numbers is kept, too. That of -0 is no text of a long.
-    """
-    # arrow-rs' reader takes two thirds of pyarrow's CPU on narrow records, and a third to a quarter on 3,000
-    # to 10,000 columns. It alters some escaped surrogates, and a NUL crashes the process.
-    # By itself the parser takes 0.10000000000000001 for 0.1, and "7" for a number. So it sees accepted lines
-    # only, and an explicit schema.
-    from arro3.io import read_json
-
-    text = b"\n".join(lines)
-    if _is_misread(text, spells_integers=spells_integers):
-        raise Unparsed
-    try:
-        batches = [
-            *map(pa.record_batch, read_json(BytesIO(text), arrow_schema(struct), batch_size=len(lines)))
-        ]
-    except Exception as error:  # the parser has no error of its own
-        raise Unparsed from error
-    # The parser keeps both entries of a key that a map has twice; the rules keep the last.
-    if len(batches) != 1 or batches[0].num_rows != len(lines) or any(map(_repeats, batches[0].columns)):
-        raise Unparsed
-    return batches[0]
-
-
-def _is_misread(text: bytes, *, spells_integers: bool) -> bool:
-    # Python finds one byte ten times as fast as two.
-    if _NUL in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD_ESCAPE.search(text)):
-        return True
-    return spells_integers and any(
-        _NEGATIVE_ZERO.search(text, max(found.start() - 2, 0), found.end())
-        for found in _ENDS_AS_ZERO.finditer(text)
-    )
-
-
-def _repeats(array: pa.Array) -> bool:
-    """True if a map in the array has a key twice, at any depth."""
-    if isinstance(array, pa.StructArray):
-        return any(_repeats(array.field(i)) for i in range(array.type.num_fields))
-    if isinstance(array, pa.MapArray):
-        return _key_twice(array) or _repeats(array.items)
-    if isinstance(array, pa.ListArray):
-        return _repeats(array.values)
-    return False
-
-
-def _key_twice(maps: pa.MapArray) -> bool:
-    keys = maps.keys.dictionary_encode()
-    distinct = len(keys.dictionary)
-    if distinct == len(keys):
-        return False
-    owners = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
-    pairs = owners * distinct + keys.indices.to_numpy()
-    return bool(pc.count_distinct(pa.array(pairs)).as_py() < len(pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +91,14 @@ class UsualRecords:
             number - start: values for number, values in self.unusual.items() if start <= number < stop
         }
         return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
+
+    def without(self, gaps: Sequence[int]) -> UsualRecords:
+        """Return the records but those of these numbers, which rise."""
+        kept = bytearray(b"\1") * len(self.places)
+        for gap in gaps:
+            kept[gap] = 0
+        unusual = {n - bisect_left(gaps, n): values for n, values in self.unusual.items() if kept[n]}
+        return UsualRecords(list(compress(self.texts, kept)), list(compress(self.places, kept)), unusual)
 
     @gc_paused()
     def apart(self) -> dict[Path, DriftedValues]:
@@ -208,14 +141,8 @@ def taken_apart(
             except MsgspecError:
                 alone.add(place)
     missing = alone | passed_over
-    if not missing:
-        return UsualRecords(texts, range(len(lines)), unusual), []
-    gaps, kept = sorted(missing), bytearray(b"\1") * len(lines)
-    for gap in gaps:
-        kept[gap] = 0
-    by_number = {place - bisect_left(gaps, place): values for place, values in unusual.items()}
-    places = list(compress(range(len(lines)), kept))
-    return UsualRecords(list(compress(texts, kept)), places, by_number), sorted(alone)
+    records = UsualRecords(texts, range(len(lines)), unusual)
+    return records.without(sorted(missing)) if missing else records, sorted(alone)
 
 
 def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
@@ -333,7 +260,11 @@ class JsonRows:
             return
         try:
             batch = parsed(records.texts, self.usual, spells_integers=self.spells_integers)
-        except Unparsed:
+        except Unparsed as error:
+            if error.misread:
+                yield from self._single(lines, [records.places[number] for number in error.misread])
+                yield from self._whole(lines, records.without(error.misread))
+                return
             # By halves: the parser does not say which line it refuses, and most are refused for one.
             if count <= _FEW:
                 yield from self._single(lines, records.places)
