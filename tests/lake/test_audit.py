@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lake.formats import catalog_file, database
 from lake.proof import proven
 
 FIRST = '{"id": 1, "n": 5}\n'
+NEWLINE = "\n"
 DRIFTED = '{"id": 2, "n": 6}\n{"id": 3, "n": "x"}\n'
 SIBLING = {"audit": True, "fail_on": "sibling"}
 
@@ -40,6 +42,12 @@ def put(file: Path, lines: str) -> Path:
 
 def ids(table: Table) -> list[int]:
     return sorted(row.id for row in table.read().select("id").collect())
+
+
+def appends(file: Path, line: str, phase: str) -> None:
+    """A line comes into the file after it was written, and before it is checked: as if the batch had lost it."""
+    if phase == "auditing":
+        file.write_text(file.read_text() + line)
 
 
 def data_files(table: Table) -> set[str]:
@@ -366,6 +374,30 @@ def test_batch_whose_record_is_missing_is_not_committed(table: Table, tmp_path: 
     assert violation.seen_in.endswith("b.jsonl:3")
     assert table.format.load() == before
     assert data_files(table) == files
+
+
+def test_batch_is_not_verified_by_an_equal_row_or_reject_from_before(table: Table, tmp_path: Path) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST + "no record\n"), partition_by="n")
+    lost = ((DRIFTED, FIRST), (DRIFTED + "neither\n", "no record\n"), ("neither\n", FIRST))
+    for kept, line in lost:
+        file = put(tmp_path / "b.jsonl", kept)
+        with pytest.raises(AuditError, match="1 verify") as raised:
+            table.ingest(file, **VERIFY, progress=partial(appends, file, line))
+        (violation,) = raised.value.result.audit
+        assert violation.seen_in.endswith(f"b.jsonl:{kept.count(NEWLINE) + 1}")
+    assert table.ingest(put(file, DRIFTED + FIRST), **VERIFY).rows_written == FIRST.count(NEWLINE) + 2
+
+
+@pytest.mark.format_has_no_say("the policy is `widen`, whose rewrites both formats take alike")
+def test_batch_that_rewrites_its_table_is_verified_by_the_number_of_rows_too(
+    table: Table, tmp_path: Path
+) -> None:
+    table.ingest(put(tmp_path / "a.jsonl", FIRST), policy="widen", allow_rewrite=True)
+    file = put(tmp_path / "b.jsonl", '{"id": 2, "n": "x"}\n')
+    with pytest.raises(AuditError, match="1 verify") as raised:
+        table.ingest(file, **VERIFY, progress=partial(appends, file, '{"id": 1, "n": "5"}\n'))
+    assert "3 rows are due, and the table would have 2" in raised.value.hint
+    assert table.ingest(put(file, '{"id": 2, "n": "x"}\n'), **VERIFY).rows_written == 1
 
 
 @pytest.mark.format_has_no_say(

@@ -99,6 +99,26 @@ def test_batch_of_a_table_that_keeps_first_records_is_verified_beside_those_from
     assert sorted(row.n for row in table.read().collect()) == [1, 1]
 
 
+def test_batch_of_a_key_is_not_verified_by_an_equal_record_that_waits_from_before(
+    table: Table, tmp_path: Path
+) -> None:
+    first = [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+    table.ingest(put(tmp_path / "a.jsonl", first), key="id")
+    waits = [{"id": 1, "n": "x"}, {"id": 2, "n": "y"}]
+    strict = table.ingest(put(tmp_path / "b.jsonl", waits), policies={"n": "strict"})
+    assert strict.rows_quarantined == len(waits)
+    table.ingest(put(tmp_path / "now.jsonl", first), policies={"n": "preserve"})
+    second = [{"id": 1, "n": 5}, waits[0]]
+    file = put(tmp_path / "c.jsonl", second)
+    assert lost_lines(table, file, waits[1:]) == [3]
+    # Nor does it count as the copy of one that is in the table.
+    table.ingest(put(file, second), **VERIFY)
+    assert sorted((row.id, row.n, row.n_string) for row in table.read().collect()) == [
+        (1, None, "x"),
+        (2, 2, None),
+    ]
+
+
 def test_batch_of_patches_is_verified_by_the_fields_that_it_brings(table: Table, tmp_path: Path) -> None:
     first = [{"id": 1, "a": 1, "b": {"c": 1, "d": 2}}, {"id": 2, "a": "x"}, {"id": 3, "a": 1, "e": [1]}]
     keyed = {"key": "id", "merge": "patch", "delete_when": "gone = true"}

@@ -10,7 +10,7 @@ from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
 from driftline.errors import SetupError, UsageError
-from driftline.files.whole import InWholeFiles
+from driftline.files.whole import InWholeFiles, StagedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,7 +239,7 @@ class RowTransaction(Protocol):
         ...
 
 
-class UpkeepTransaction(InWholeFiles, Protocol):
+class UpkeepTransaction(Protocol):
     """The members of a transaction beyond adding rows, each with a default for a format to inherit."""
 
     commits_together: bool = False  # `commit_with` takes other transactions of the lake
@@ -313,12 +313,11 @@ class UpkeepTransaction(InWholeFiles, Protocol):
         """
         raise _only_adds(self)
 
-    def staged(self: RowTransaction) -> DataFrame:
+    def staged(self: RowTransaction, *, whole: bool = True) -> StagedRows:
         """Return the rows that the table has once this is committed, as far as Spark can read them.
 
-        Raises:
-            UsageError: the format cannot show them.
-            CommitConflict: the table has changed since the transaction began.
+        Those alone that this appends unless they are ``whole``. Raises UsageError if the format cannot show
+        them, CommitConflict if the table has changed since the transaction began.
         """
         raise UsageError(
             f"the format of the table at {self.location} cannot show a batch before its commit",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from driftline.core.changes import AddColumn
 from driftline.core.columns.statistics import violated
@@ -19,6 +19,7 @@ from driftline.core.planning.plan import Plan, same_rows
 from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError, DriftlineError
+from driftline.files.whole import StagedRows
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import commit_all
 from driftline.ingest.accept import accepted, fail_of_expectation, unreadable
@@ -31,9 +32,6 @@ from driftline.quarantine import table as quarantine
 from driftline.quarantine.replays import is_replay
 from driftline.sources.scan import BatchScan, Observed
 from driftline.write import BatchFolder, TaskResult, WrittenFile, folder_of_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _OFTEN = 2  # conflicts per batch
 # Concurrent ALTERs take the ids in between, and files that are already written stay valid.
@@ -422,15 +420,23 @@ class Prepared:
         by_key = None if planned.settings.row_key is None else KeyCounts()
         return replace(ended, by_key=by_key, hints=(*ended.hints, *self.notes))
 
-    def staged(self) -> tuple[State, DataFrame | None]:
-        """Return the table as the commit leaves it, and its rows; None if there is no table even then."""
-        state, batch = self.planned.state, self.planned.batch
-        rows = batch.table.read_readable() if state.exists else None
-        return replace(state, properties={**state.properties, **batch.properties, **batch.alone}), rows
+    def staged(self) -> tuple[State, StagedRows | None]:
+        """Return the table as the commit leaves it, and those of its rows that show what the batch brings.
 
-    def whole_files(self) -> Sequence[str]:
-        """Return the table's files as the commit leaves it, as `InWholeFiles` says."""
-        return self.planned.batch.table.whole_files() if self.planned.state.exists else ()
+        In a table with a key, and in one that is rewritten, these are all. None if there is no table even
+        then.
+        """
+        planned = self.planned
+        state, batch, rows = planned.state, planned.batch, None
+        if state.exists:
+            frame = batch.table.read_readable()
+            of_batch_alone = StagedRows(frame.limit(0), tuple)
+            rows = (
+                of_batch_alone
+                if planned.settings.row_key is None
+                else StagedRows(frame, batch.table.whole_files)
+            )
+        return replace(state, properties={**state.properties, **batch.properties, **batch.alone}), rows
 
     def commit(self) -> Result:
         """Make the batch visible, and report it."""
@@ -512,8 +518,8 @@ class PreparedRows(Prepared):
         written = self.rows if planned.counts is None else planned.counts.written
         return outcome(planned, written, self.quarantined, None, paths_of_rest(planned.plan))
 
-    def staged(self) -> tuple[State, DataFrame | None]:
-        """Return the table as the commit leaves it, and its rows.
+    def staged(self) -> tuple[State, StagedRows | None]:
+        """Return the table as the commit leaves it, and rows.
 
         Raises CommitConflict if others have changed the table, UsageError if its format cannot show the rows.
         """
@@ -522,11 +528,10 @@ class PreparedRows(Prepared):
         # The settings of this batch alone, too: they say how its files were read.
         set_ = {**batch.table_properties(planned.state), **self.run.properties(planned), **batch.alone}
         state = replace(planned.state, exists=True, schema=transaction.schema, properties={**before, **set_})
-        return state, transaction.staged()
-
-    def whole_files(self) -> Sequence[str]:
-        """Return the table's files as the commit leaves it."""
-        return self.transaction.whole_files()
+        has_key = planned.settings.row_key is not None
+        if planned.plan.rewrites and not has_key:
+            return state, transaction.staged()._replace(earlier=transaction.read().count())
+        return state, transaction.staged(whole=has_key)
 
     @property
     def transactions(self) -> Sequence[Transaction]:

@@ -27,7 +27,7 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
 from driftline.ingest.result import Violation
-from driftline.operations.replay import kept, staged, waiting
+from driftline.operations.replay import kept, waiting
 from driftline.quarantine.table import with_feed
 from driftline.readers.kafka.values import Wire
 from driftline.readers.kafka.wire import UnreadableError
@@ -276,6 +276,12 @@ def not_found(contents: Contents, files: SourceFiles, *, must_exist: bool = True
     if verdict.missing > len(found):
         missing = f"{verdict.missing} of {counted(verdict.records, 'record')} not found"
         found.insert(0, Violation("verify", missing))
+    # A row from before may be equal to a record, so all are counted where that would not show.
+    if not found and contents.earlier is not None and contents.rows is not None:
+        due, has = contents.earlier + verdict.found, contents.rows.count()
+        if has != due:
+            rows = f"{counted(due, 'row')} are due, and the table would have {has}"
+            found.append(Violation("verify", rows))
     return found
 
 
@@ -283,7 +289,7 @@ class Contents(NamedTuple):
     """A table to check: its rows, None if it does not exist, and those that wait in its quarantine.
 
     ``files``: returns what `InWholeFiles.whole_files` does; ``before``: the table without a batch that is
-    checked alone.
+    checked alone; ``earlier``: as of `StagedRows`.
     """
 
     table: CatalogTable
@@ -292,13 +298,20 @@ class Contents(NamedTuple):
     quarantine: DataFrame | None
     files: Callable[[], Sequence[str]] = tuple
     before: State | None = None
+    earlier: int | None = None
 
     @classmethod
     def with_batch(cls, prepared: Prepared) -> Contents:
-        """The table as the commit of a batch leaves it."""
-        planned, (state, rows) = prepared.planned, prepared.staged()
+        """The table as the commit of a batch leaves it, with what the batch brings to its quarantine.
+
+        What is there from before would stand for records that are equal.
+        """
+        planned, rejects, (state, rows) = prepared.planned, prepared.rejects, prepared.staged()
         table, before = planned.batch.table, planned.state
-        return cls(table, state, rows, staged(table, prepared.rejects), prepared.whole_files, before)
+        waits = None if rejects is None else rejects.transaction.staged(whole=False).frame
+        if rows is None:
+            return cls(table, state, None, waits, before=before)
+        return cls(table, state, rows.frame, waits, rows.files, before, rows.earlier)
 
     @classmethod
     def of(cls, table: CatalogTable, state: State) -> Contents:
@@ -342,7 +355,7 @@ def compared(
 
     ``must_exist``: raise UsageError for records of which there is no table.
     """
-    table, state, rows, quarantine, data_files, _ = contents
+    table, state, rows, quarantine, data_files, before, _ = contents
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
     beside = _beside(contents, columns)
@@ -371,7 +384,7 @@ def compared(
         if verdict.missing and beside is not None and (earlier := _earlier(contents, columns)) is not None:
             stored = replace(stored, earlier=earlier)
             verdict = files.verdict(spark, stored, exactly=exactly)
-        if verdict.missing and (all_kept := kept(table)) is not None:
+        if verdict.missing and before is None and (all_kept := kept(table)) is not None:
             stored = replace(stored, quarantine=all_kept)
             verdict = verdict.with_discarded(files.verdict(spark, stored))
         # A feed makes its table with its first record: before that, nothing can be missing.

@@ -26,8 +26,7 @@ from driftline.ingest.result import Result, ResultJson
 from driftline.operations.listing import Quarantine, by_spark
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, quarantined
-from driftline.quarantine.replays import DISCARDED, IS_DISCARDED, REPLAY, is_replay, replay_token, waits
-from driftline.quarantine.table import Staged
+from driftline.quarantine.replays import DISCARDED, IS_DISCARDED, REPLAY, is_replay, replay_token
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
 from driftline.sql.quoting import literal, name
@@ -101,14 +100,6 @@ def waiting(table: CatalogTable) -> DataFrame | None:
     """
     pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
-
-
-def staged(table: CatalogTable, rejects: Staged | None) -> DataFrame | None:
-    """The rows that wait once the ``rejects`` of a batch are committed; None if there are none then."""
-    if rejects is None:
-        return waiting(table)
-    pending = Pending.of(table)
-    return rejects.transaction.staged().where(waits(0 if pending is None else pending.reached))
 
 
 def kept(table: CatalogTable) -> DataFrame | None:

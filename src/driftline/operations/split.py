@@ -344,7 +344,7 @@ class _PlannedTable:
             batch = {BATCH: uuid4().hex}
             with folder_of_batch(table.spark, transaction) as folder:
                 transaction.write(tasks, folder, batch)
-            staged = counted_values(transaction.staged(), transaction.schema.struct)[0]
+            staged = counted_values(transaction.staged().frame, transaction.schema.struct)[0]
             _must_be_equal(self.name, self.counts, staged)
             transaction.set({**batch, **self._properties(token)})
         except BaseException:

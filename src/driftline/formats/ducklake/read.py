@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from driftline.core.history.entries import COMPACTED
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
 from driftline.errors import DataError, no_table
+from driftline.files.whole import StagedRows
 from driftline.formats.base import State
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, duckdb_type, for_spark
@@ -472,19 +473,23 @@ def read_as(table: DuckLakeHandle, schema: Schema) -> DataFrame:
     return read(table.spark, table.catalog.read(look), table.name)
 
 
-def read_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> DataFrame:
-    """Read the table's rows behind a change that makes a snapshot, and that nobody else ever sees."""
-    return read(table.spark, scanned_behind(table, change), table.name)
+def read_behind(table: DuckLakeHandle, change: Callable[[Connection], int], before: int | None) -> StagedRows:
+    """Read the table's rows behind a change that makes a snapshot, and that nobody else ever sees.
 
-
-def scanned_behind(table: DuckLakeHandle, change: Callable[[Connection], int]) -> Scan:
-    """Scan the table as `read_behind` reads it."""
+    Those alone that it appends to a snapshot ``before``.
+    """
 
     def look(connection: Connection) -> Scan:
         """Scan the table at the snapshot."""
-        return scan(connection, load(connection, table.name, change(connection)))
+        behind = scan(connection, load(connection, table.name, change(connection)))
+        if before is None:
+            return behind
+        appended = behind.beyond(scan(connection, load(connection, table.name, before)))
+        assert appended is not None, "a change that only appends leaves the rows that were there"
+        return appended
 
-    return table.catalog.tried(look)
+    found = table.catalog.tried(look)
+    return StagedRows(read(table.spark, found, table.name), found.whole_files)
 
 
 def read_between(table: DuckLakeHandle, before: State, now: State) -> DataFrame | None:

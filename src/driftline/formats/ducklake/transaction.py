@@ -60,7 +60,7 @@ from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout, top_column, with_layout
 from driftline.formats.ducklake.new_values import values_of, with_values
-from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table, scanned_behind
+from driftline.formats.ducklake.read import read_behind, read_between, read_files, read_table
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.sizes import TARGET
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, DuckLakeHandle, LakeState
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.files.whole import StagedRows
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.catalog import Connection
     from driftline.keys.anew import RewriteCandidate, RowsLeft
@@ -453,20 +454,13 @@ class DuckLakeTransaction(UpkeepTransaction):
         assert self.base is not None
         return read_table(self.table, self.base.snapshot)
 
-    def staged(self) -> DataFrame:
+    def staged(self, *, whole: bool = True) -> StagedRows:
         """Return the rows that the table has once this is committed: it is, and that is rolled back."""
+        message = _message([self])
+        before = None if whole or self.base is None else self.base.snapshot
         # The rows that readers would get, by the same catalog queries: no second account of what a commit
         # does.
-        return read_behind(self.table, self._staging())
-
-    def whole_files(self) -> list[str]:
-        """Return the files of these rows, as `Scan.whole_files` does."""
-        return scanned_behind(self.table, self._staging()).whole_files()
-
-    def _staging(self) -> Callable[[Connection], int]:
-        """Return the commit, to be rolled back."""
-        message = _message([self])
-        return lambda connection: commit(connection, [self._intent], message)
+        return read_behind(self.table, lambda connection: commit(connection, [self._intent], message), before)
 
     def live_rows(self) -> RowsLeft | None:
         """Return the rows of the table that the transaction began on, for tasks; None if Spark alone can."""

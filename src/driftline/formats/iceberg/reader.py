@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.history.entries import COMPACTED, LEDGER
 from driftline.core.history.retention import DELETES_BRANCH, rolled_back
 from driftline.errors import SetupError, UsageError, no_table
+from driftline.files.whole import StagedRows
 from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import items, java_class, java_errors, metadata_json, short
 from driftline.formats.iceberg.seen import note_of
@@ -182,15 +183,39 @@ def read_deletes(table: IcebergHandle) -> DataFrame | None:
     return table.spark.sql(f"select * from {table.full_name} version as of '{DELETES_BRANCH}'")
 
 
-def read_as(table: IcebergHandle, java: Any, schema: Schema) -> DataFrame:
+def read_as(
+    table: IcebergHandle, java: Any, schema: Schema, options: Mapping[str, str] | None = None
+) -> DataFrame:
     """Read the rows as another Java table of the same files has them, of this schema."""
     if unreadable(table.name, schema) is not None:
-        return partial(table.spark, java, table.name, schema)
-    return frame_of(table.spark, java)
+        return partial(table.spark, java, table.name, schema, options=options)
+    return frame_of(table.spark, java, options)
 
 
-def whole_files(java: Any, schema: Schema) -> list[str]:
-    """The Parquet files of a Java table on this machine, if they alone say what its rows are; else none."""
+def staged(table: IcebergHandle, java: Any, schema: Schema, before: int | None) -> StagedRows:
+    """The rows of another Java table of this schema; those alone that it appends to a snapshot ``before``."""
+    snapshot = java.currentSnapshot()
+    if before is None or snapshot is None:
+        return StagedRows(read_as(table, java, schema), lambda: whole_files(java, schema))
+    if (last := int(snapshot.snapshotId())) == before:
+        return StagedRows(read_as(table, java, schema).limit(0), tuple)
+    rows = read_as(table, java, schema, _between(before, last))
+    return StagedRows(rows, lambda: whole_files(java, schema, after=before))
+
+
+def _between(after: int, snapshot: int) -> dict[str, str]:
+    """The options by which Spark reads the rows that snapshots after one appended, up to another."""
+    return {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
+
+
+def whole_files(java: Any, schema: Schema, after: int | None = None) -> list[str]:
+    """The Parquet files of a Java table on this machine, if they alone say what its rows are; else none.
+
+    Args:
+        java: the table.
+        schema: its schema.
+        after: a snapshot, for the rows alone that were appended after it.
+    """
     snapshot = java.currentSnapshot()
     if snapshot is None or any(f.initial_default is not None for _, f in schema.walk()):
         return []
@@ -198,10 +223,14 @@ def whole_files(java: Any, schema: Schema) -> list[str]:
     specs = java.specs().values()
     if any(str(field.transform()) == "identity" for spec in specs for field in items(spec.fields())):
         return []
-    if int(snapshot.summary().get("total-data-files") or _MANY) >= _MANY:
+    if (
+        int(snapshot.summary().get("total-data-files" if after is None else "added-data-files") or _MANY)
+        >= _MANY
+    ):
         return []
+    scan = java.newScan() if after is None else java.newIncrementalAppendScan().fromSnapshotExclusive(after)
     paths = []
-    for task in items(java.newScan().planFiles()):
+    for task in items(scan.planFiles()):
         file = task.file()
         path = on_disk(str(file.location()))
         if path is None or not task.deletes().isEmpty() or str(file.format()) != "PARQUET":
@@ -228,8 +257,7 @@ def _read_appended(table: IcebergHandle, after: int, snapshot: int) -> DataFrame
     schema = table.load().schema
     if readable(schema) != schema:
         return None
-    between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
-    return table.spark.read.options(**between).table(table.full_name)
+    return table.spark.read.options(**_between(after, snapshot)).table(table.full_name)
 
 
 def read_between(table: IcebergHandle, before: State, now: State) -> DataFrame | None:

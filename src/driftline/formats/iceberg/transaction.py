@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from driftline.files.whole import StagedRows
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.handle import IcebergHandle
     from driftline.keys.anew import RewriteCandidate, RowsLeft
@@ -418,14 +419,11 @@ class IcebergTransaction(UpkeepTransaction):
         """Return the rows of the table that the transaction began on, whatever others do meanwhile."""
         return frame_of(self.table.spark, self._as_it_was())
 
-    def staged(self) -> DataFrame:
+    def staged(self, *, whole: bool = True) -> StagedRows:
         """Return the rows that the table has once this is committed, by the metadata that would be."""
-        will_be = self._java.table().operations().current()
-        return reader.read_as(self.table, self._at(will_be), self.schema)
-
-    def whole_files(self) -> list[str]:
-        """Return the files of these rows, as `reader.whole_files` does."""
-        return reader.whole_files(self._at(self._java.table().operations().current()), self.schema)
+        will_be = self._at(self._java.table().operations().current())
+        before = None if whole or self.base is None else self.base.snapshot
+        return reader.staged(self.table, will_be, self.schema, before)
 
     def _as_it_was(self) -> Any:
         """Return the Java table that the transaction began on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.schema_json import type_name
@@ -125,8 +126,11 @@ def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
     return transaction
 
 
-def frame_of(spark: SparkSession, java: Any) -> DataFrame:
-    """Return the rows of a Java table, which no catalog need know."""
+_OPTIONS = 4  # the place among the fields of a relation
+
+
+def frame_of(spark: SparkSession, java: Any, options: Mapping[str, str] | None = None) -> DataFrame:
+    """Return the rows of a Java table, which no catalog need know, read by ``options``."""
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
@@ -135,13 +139,26 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
     relation = java_type(jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
         spark_table(spark, java), none, none
     )
+    if options is not None:
+        # A case class: of later versions of Spark it has further fields behind these.
+        parts = [relation.productElement(number) for number in range(relation.productArity())]
+        parts[_OPTIONS] = java_type(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")({**options})
+        relation = relation.copy(*parts)
     return DataFrame(rows_of(spark, spark._jsparkSession, relation), spark)
 
 
-def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:
+def partial(
+    spark: SparkSession,
+    java: Any,
+    name: str,
+    schema: Schema,
+    metadata: str = "",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
     """The rows of a Java table, or of one of its ``metadata`` tables, without columns that Spark cannot read.
 
-    ``name``: the table's, for messages; ``schema``: the table's, whose unreadable columns are left out.
+    ``name``: the table's, for messages; ``schema``: the table's, whose unreadable columns are left out;
+    ``options``: as of `frame_of`.
     """
     jvm: Any = spark._jvm
     operations = with_schema(jvm, java, readable(schema)).table().operations()
@@ -149,7 +166,7 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
     if metadata:
         kind = getattr(java_type(jvm, "org.apache.iceberg.MetadataTableType"), metadata.upper())
         view = java_type(jvm, "org.apache.iceberg.MetadataTableUtils").createMetadataTableInstance(view, kind)
-    return frame_of(spark, view)
+    return frame_of(spark, view, options)
 
 
 def telling(table: Any, snapshot: Any = None) -> list[str]:
