@@ -31,13 +31,13 @@ from driftline.core.columns.statistics import (
     shown,
 )
 from driftline.core.columns.timeline import periods
-from driftline.core.history import entries
-from driftline.core.history import entries as last_changes
+from driftline.core.history import entries as log
 from driftline.core.history.entries import BATCH, EXPIRED, EXPIRED_COMPACTIONS, MOVED, SEEN
 from driftline.core.history.retention import DELETES_BRANCH, is_compaction
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Field, Primitive, Schema
+from driftline.formats.iceberg.versions import current_snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -399,6 +399,15 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
                 )
 
 
+def known_entries(metadata: Mapping[str, Any]) -> list[ManifestEntry] | None:
+    """List the files of the current snapshot; None if they are too many, or Spark alone reads them."""
+    current = current_snapshot(metadata)
+    try:
+        return [] if current is None else list(entries_of(metadata, current))
+    except Exception:  # whatever is wrong with a file, Spark reports it
+        return None
+
+
 def paths_of(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files of all snapshots, delete files too, those of several once or more; raises as
     `entries_of`.
@@ -516,8 +525,8 @@ class _Schemas:
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
         self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
-        changes = last_changes.last_changes(metadata.get("properties", {}))
-        self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
+        changes = log.last_changes(metadata.get("properties", {}))
+        self._since = log.written_with(changes, metadata["current-schema-id"])[::-1]
 
     def lacks(self, column: int, files: FileNulls) -> bool:
         """True if files of a commit certainly lack the column."""
@@ -638,8 +647,8 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     more are missing, somebody else has removed them.
     """
     properties = metadata.get("properties", {})
-    changes = entries.last_changes(properties)
-    schemas = list(reversed(entries.written_with(changes, metadata["current-schema-id"])))
+    changes = log.last_changes(properties)
+    schemas = list(reversed(log.written_with(changes, metadata["current-schema-id"])))
     known = {s.id for s in snapshots(metadata)}
     # A compaction behind a gap is no batch that went.
     known |= {s["snapshot-id"] for s in metadata.get("snapshots", ()) if is_compaction(s)}

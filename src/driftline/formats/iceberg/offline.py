@@ -10,8 +10,6 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,16 +22,10 @@ from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
-from driftline.formats.iceberg.manifests import (
-    ManifestEntry,
-    entries_of,
-    local_path,
-    sums_of,
-    table_statistics,
-)
+from driftline.formats.iceberg.manifests import ManifestEntry, known_entries, local_path
 from driftline.formats.iceberg.relocating import CATALOG, catalog_errors, catalog_of
 from driftline.formats.iceberg.seen import note_of, notes_of
-from driftline.formats.iceberg.sizes import sizes_of
+from driftline.formats.iceberg.sizes import statistics_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
 _LOCATION = """
@@ -116,8 +108,7 @@ class OfflineIcebergTable:
         if entries is None:
             return None
         note = note_of(self._metadata, self._read_beside)
-        statistics = table_statistics(self._metadata, schema, partial(sums_of, entries), watched, note)
-        return replace(statistics, sizes=sizes_of(self._metadata, entries))
+        return statistics_of(self._metadata, entries, schema, watched, note)
 
     def _read_beside(self, name: str) -> bytes | None:
         """Read a file of this name next to the metadata; None if it is gone."""
@@ -128,11 +119,7 @@ class OfflineIcebergTable:
 
     def entries(self) -> list[ManifestEntry] | None:
         """List the files of the current snapshot, delete files too; None if too many or bad ones."""
-        current = current_snapshot(self._metadata)
-        try:
-            return [] if current is None else list(entries_of(self._metadata, current))
-        except Exception:  # whatever is wrong with a file, Spark reports it
-            return None
+        return known_entries(self._metadata)
 
     def beside(self, name: str) -> OfflineIcebergTable | None:
         """Another table of this lake; None if it does not exist. Raises NeedsSpark if Spark is to read it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.columns.file_sizes import (
@@ -16,12 +18,14 @@ from driftline.core.columns.file_sizes import (
     small_below,
 )
 from driftline.formats.iceberg.definition import partition_fields
-from driftline.formats.iceberg.manifests import ManifestEntry
+from driftline.formats.iceberg.manifests import ManifestEntry, sums_of, table_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.core.columns.statistics import SeenNote, TableStatistics
     from driftline.core.schema.definition import PartitionField
+    from driftline.core.schema.types import Schema
 
 _Specs: TypeAlias = "Mapping[int, tuple[PartitionField, ...]]"
 _TARGET = 512 * 2**20  # bytes of a file, where the table does not say
@@ -53,6 +57,18 @@ def sizes_of(metadata: Mapping[str, Any], entries: Iterable[ManifestEntry]) -> F
         for place, size in sizes.most_common(LARGEST)
     ]
     return _file_sizes(specs, sum(gathered.values()), len(files), largest)
+
+
+def statistics_of(
+    metadata: Mapping[str, Any],
+    entries: Sequence[ManifestEntry],
+    schema: Schema,
+    watched: frozenset[int],
+    note: SeenNote | None,
+) -> TableStatistics:
+    """Return what `table_statistics` does of the files among the entries, with their sizes."""
+    statistics = table_statistics(metadata, schema, partial(sums_of, entries), watched, note)
+    return replace(statistics, sizes=sizes_of(metadata, entries))
 
 
 def sizes_by_spark(metadata: Mapping[str, Any], files: DataFrame) -> FileSizes:

@@ -40,7 +40,7 @@ from driftline.formats.iceberg.gateway import (
     text_map,
 )
 from driftline.formats.iceberg.handle import IcebergHandle
-from driftline.formats.iceberg.manifests import sums_by_spark, table_statistics
+from driftline.formats.iceberg.manifests import known_entries, sums_by_spark, table_statistics
 from driftline.formats.iceberg.reader import (
     before_compaction,
     check_seen,
@@ -55,7 +55,7 @@ from driftline.formats.iceberg.reader import (
     undone,
     whole_files,
 )
-from driftline.formats.iceberg.sizes import sizes_by_spark
+from driftline.formats.iceberg.sizes import sizes_by_spark, statistics_of
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
 from driftline.runtime.spark_conf import SMALL, configured
@@ -235,9 +235,12 @@ class IcebergTable(CatalogTable):
         Raises UsageError if there is no table.
         """
         metadata = self.handle.metadata(self.handle.existing())
+        note = note_in(self.handle, metadata)
+        # Two jobs of Spark's take longer than to read a few files.
+        if (entries := known_entries(metadata)) is not None:
+            return statistics_of(metadata, entries, schema, watched, note)
         with configured(self.spark, SMALL):
-            entries = metadata_table(self.handle, "entries")
-            sums, note = partial(sums_by_spark, entries), note_in(self.handle, metadata)
+            sums = partial(sums_by_spark, metadata_table(self.handle, "entries"))
             statistics = table_statistics(metadata, schema, sums, watched, note)
             return replace(statistics, sizes=sizes_by_spark(metadata, metadata_table(self.handle, "files")))
 
