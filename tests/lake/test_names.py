@@ -126,3 +126,25 @@ def _nothing_is_replaced(lake: Lake, table_name: str, tmp_path: Path) -> None:
     place = table_name if database(lake) else f"lake.{table_name}"
     with configured(lake.spark, {SUBSTITUTE: "false"}):
         assert lake.sql(f"select `{key}` from {place} where `{key}_string` = '{text}'").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("hints", "first", "second"),
+    [
+        ({}, '{"items": [{"element": [{"id": 1}]}]}', '{"items": [{"id": 2, "element": [{"id": "x"}]}]}'),
+        (
+            {"items": "map<string, struct<value: struct<id: long>>>"},
+            '{"items": {"a": {"value": {"id": 1}}}}',
+            '{"items": {"a": {"id": {"n": 2}, "value": {"id": "x"}}}}',
+        ),
+    ],
+    ids=["of a list's objects", "of a map's objects"],
+)
+def test_a_field_that_is_called_as_a_step_of_a_path_has_a_namesake_of_its_own_fields_beside_it(
+    lake: Lake, table_name: str, tmp_path: Path, hints: dict[str, str], first: str, second: str
+) -> None:
+    table, files = lake.table(table_name), [tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
+    for file, line in zip(files, (first, second), strict=True):
+        file.write_text(line)
+        assert table.ingest(file, hints=hints).rows_written == 1
+    assert table.verify(files, exactly=True).ok

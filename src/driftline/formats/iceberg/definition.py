@@ -24,12 +24,21 @@ from driftline.core.changes import (
     WidenColumn,
     fresh,
 )
+from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.defaults import default_json
 from driftline.core.history.entries import Ids, Step
 from driftline.core.schema.definition import VOID, Definition, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Field, Path, Schema, Struct, Type, children, dotted
-from driftline.formats.iceberg.gateway import failure, java_errors, java_schema, metadata_json, schema_of
+from driftline.formats.iceberg.gateway import (
+    failure,
+    java_errors,
+    java_schema,
+    metadata_json,
+    schema_of,
+    short,
+)
+from driftline.runtime.spark_version import java_type
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
@@ -48,9 +57,17 @@ def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], n
             types = dict(_types(jvm, transaction, pending))
             # A batch may add thousands of columns of few types
             java_type_of = cache(partial(_java_type, jvm))
+            refused = dict[AddColumn, Py4JJavaError]()
             for change in pending:
-                _update(jvm, update, change, types, java_type_of)
+                try:
+                    with java_errors():
+                        _update(jvm, update, change, types, java_type_of)
+                except Py4JJavaError as error:
+                    if not isinstance(change, AddColumn) or _TAKEN not in short(error):
+                        raise
+                    refused[change] = error
             update.commit()
+            _add_whole(jvm, transaction, refused)
     except Py4JJavaError as error:
         raise failure(error, name) from error
 
@@ -122,6 +139,27 @@ def _update(
             update.setIdentifierFields([dotted(path) for path in paths])
         case _:
             raise AssertionError(change)
+
+
+_TAKEN = "Cannot add column, name already exists"
+
+
+def _add_whole(jvm: Any, transaction: Any, refused: Mapping[AddColumn, Py4JJavaError]) -> None:
+    """Add columns by a whole schema; raises the refusal of one that the table has."""
+    if not refused:
+        return
+    # Iceberg's short names leave out a list's `element` and a map's `value`. So `items.element.id` is also
+    # the field `id` of a struct that is itself called `element`, and an update refuses one beside it.
+    operations = transaction.table().operations()
+    now = operations.current()
+    before = schema_of(jvm, now.schema())
+    for change, refusal in refused.items():
+        if before.find((*change.parent, change.column.name)) is not None:
+            raise refusal
+    draft = SchemaDraft(before, int(now.lastColumnId()))
+    draft.make_all(refused)
+    builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
+    operations.commit(now, builder.setCurrentSchema(java_schema(jvm, draft.schema), draft.last).build())
 
 
 def _java_type(jvm: Any, type_: Type) -> Any:
