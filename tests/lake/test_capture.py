@@ -505,6 +505,17 @@ def test_a_name_that_is_none(table: Table, source: Path, name: str) -> None:
         table.capture(source, name=name)
 
 
+def test_settings_that_each_batch_would_refuse_are_refused_before_the_capture_starts(
+    table: Table, source: Path
+) -> None:
+    put(source / "a.json", 1)
+    with pytest.raises(UsageError, match="merge needs a key"):
+        table.capture(source, name="orders", merge="keep")
+    captured(table, source, key="id")
+    with pytest.raises(UsageError, match="has key = 'id'"):
+        table.capture(source, name="orders", key="other")
+
+
 def test_a_capture_that_runs_already(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     query = table.capture(source, name="orders", every=60)

@@ -28,12 +28,15 @@ from driftline.capture.targets import (
     must_be_whole,
     resumption_of,
 )
+from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.row_key import check_kept
 from driftline.errors import UsageError
 from driftline.ingest.attempts import NO_AUDIT, Audit
 from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut
 from driftline.ingest.result import Result
 from driftline.keys.stored import KeyCache
+from driftline.quarantine.table import with_feed
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.inputs import column_of_no_frame, given_paths
@@ -155,7 +158,18 @@ def _resumption(catalog: Catalog, request: CaptureRequest | SeekRequest, place: 
     chosen = request.resume_from if isinstance(request, CaptureRequest) else None
     resumption = Resumption(request.name, table, table.load(), place, chosen)
     resumption.check()
+    if isinstance(request, CaptureRequest):
+        _check_settings(resumption, request.settings)
     return resumption
+
+
+def _check_settings(resumption: Resumption, settings: Mapping[str, str]) -> None:
+    """Raise UsageError for settings that each batch would refuse."""
+    table, requested = resumption.table, as_properties(settings)
+    state = with_feed(table, resumption.state)
+    if state.exists:
+        check_kept(table.name, state.properties, requested)
+    from_properties({**state.properties, **requested})
 
 
 def _target(
