@@ -135,7 +135,11 @@ def progress(name: str, i: int, run: Run) -> None:
 
 def plot(given: Data, rows: list[Row], file: Path) -> None:
     """Bars of rows a second, with what is lost."""
-    import matplotlib as mpl
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print(f"No {file.name}: there is no matplotlib (requirements/bench.txt has it).")
+        return
 
     mpl.use("svg")
     mpl.rcParams.update({"svg.hashsalt": "bench", "svg.fonttype": "none", "font.family": "sans-serif"})
