@@ -386,6 +386,16 @@ def test_undo_takes_it_back(lake: Lake, table_name: str, tmp_path: Path) -> None
         key for key in table.state().properties if key.startswith(("driftline.hints", "driftline.resolved"))
     ]
     drifted.proven()
+    table.resolve("n", "long")
+    settings, rows = table.state().properties, drifted.rows("id", "n", "n_string")
+    for _ in range(2):
+        table.undo(yes=True)
+    assert drifted.rows("id", "n", "n_string") == rows
+    assert settings["driftline.resolved.n"] == table.state().properties["driftline.resolved.n"]
+    columns = drifted.columns
+    drifted.put('{"id": 4, "n": "4"}')
+    assert drifted.columns == columns
+    drifted.proven()
 
 
 @pytest.mark.nightly

@@ -90,8 +90,8 @@ def _properties(now: Definition, then: Definition) -> dict[str, str]:
     """
     resolved = [
         key
-        for key, value in now.properties.items()
-        if key.startswith(RESOLVED) and value != then.properties.get(key)
+        for key in {**now.properties, **then.properties}
+        if key.startswith(RESOLVED) and now.properties.get(key) != then.properties.get(key)
     ]
     of_columns = (*resolved, *(HINTS + key.removeprefix(RESOLVED) for key in resolved))
     properties = {
