@@ -381,6 +381,10 @@ def test_rename_names_the_statements_for_the_other_columns_of_the_field() -> Non
             ("pay", "amount"), "eur",
             ["2 other columns of amount can follow (--siblings): RENAME pay.amount_string TO eur_string; RENAME pay.\"amount_a b\" TO \"eur_a b\""],
         ),
+        (
+            ("pay", "amount"), "amount_eur",
+            ["2 other columns of amount can follow (--siblings): RENAME pay.amount_string TO amount_eur_string; RENAME pay.\"amount_a b\" TO \"amount_eur_a b\""],
+        ),
         (("pay", "amount_due"), "due", []),
         (("n",), "m", []),
     ):  # fmt: skip

@@ -73,14 +73,15 @@ def notes(
             if now is not None and marked_key(now.doc, settings.mark) is not None:
                 key = data_key(now, settings.mark)
                 yield f"{dotted(path)} is still filled from {key}"
-                yield from _left_behind(after, change, key, settings)
+                yield from _left_behind(before, after, change, key, settings.mark)
         elif isinstance(change, DropColumn):
             yield _dropped(before, after, change.path, column, settings)
 
 
-def _left_behind(after: Schema, rename: RenameColumn, key: str, settings: TableSettings) -> Iterator[str]:
+def _left_behind(before: Schema, after: Schema, rename: RenameColumn, key: str, mark: str) -> Iterator[str]:
     """Note the statements that rename the field's siblings, which keep its former name."""
-    statements = [*map(_statement, _following(after, rename, key, settings.mark))]
+    following = _following(before, rename, key, mark)
+    statements = [_statement(other) for other in following if after.find(other.path) is not None]
     if statements:
         columns = counted(len(statements), "other column")
         yield f"{columns} of {key} can follow (--siblings): {'; '.join(statements)}"
