@@ -250,3 +250,30 @@ def test_duckdb_reads_a_lake_that_has_a_ledger(table: Table, file: Path) -> None
     namespace, name = table.name.split(".")
     sql = f'SELECT id, t FROM lk."{namespace}"."{name}"'
     assert table.format.catalog.by_duckdb(sql) == [tuple(json.loads(LINE).values())]
+
+
+def test_a_file_whose_records_all_wait_before_there_is_a_table_comes_once(
+    table: Table, tmp_path: Path
+) -> None:
+    refused = lines(tmp_path / "refused.jsonl", '{"t": "x", "v": -1}\n{"t": "x", "v": -2}\n')
+    good = lines(tmp_path / "good.jsonl", '{"t": "x", "v": 1}\n')
+    table.ingest(refused, expect={"v": "v > 0 else quarantine"})
+    with pytest.raises(DataError, match="the file is in the quarantine already"):
+        table.ingest(refused)
+    table.ingest(good)
+    with pytest.raises(DataError, match="1 of 2 files is in the table already"):
+        table.ingest([refused, lines(tmp_path / "new.jsonl", LINE)])
+    assert table.quarantine().waiting == 2
+    assert table.verify([refused, good], exactly=True).ok
+
+
+def test_a_command_for_many_tables_that_is_run_again_brings_no_record_twice_to_a_table_of_refused_ones(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    file = lines(tmp_path / "in.jsonl", '{"t": "x", "v": -1}\n{"t": "y", "v": 2}\n{"t": "x", "v": -2}\n')
+    tables = lake.fan_out(table_name + "_{t}")
+    tables.ingest(file, expect={"v": "v > 0 else quarantine"})
+    with pytest.raises(DataError, match="all tables have the files already"):
+        tables.ingest(file)
+    assert lake.table(f"{table_name}_x").quarantine().waiting == 2
+    assert tables.verify(file, exactly=True).ok

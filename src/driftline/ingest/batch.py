@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.core.changes.apply import refits
-from driftline.core.history.batch_properties import Token
+from driftline.core.history.batch_properties import WAITED, Token
 from driftline.core.planning.own_columns import spelled_field, with_own
 from driftline.core.planning.plan import Plan, check_declared
 from driftline.core.planning.planner import plan
@@ -46,7 +46,7 @@ from driftline.ingest.result import Result, result
 from driftline.keys.settle import KeyCounts
 from driftline.keys.stored import KeyCache
 from driftline.observe.observation import Observation
-from driftline.quarantine.table import with_feed
+from driftline.quarantine import table as quarantine
 from driftline.readers.csv.types import offset_notes
 from driftline.readers.envelopes.connect_schema import encoded_notes
 from driftline.readers.envelopes.extended_json import extended_note
@@ -108,8 +108,9 @@ class FileFingerprints:
         if self.dry_run:
             return
         if taken := self.taken(table, state):
+            where = "table" if state.exists else "quarantine"
             raise DataError(
-                f"{table.name}: {self._count(taken)} in the table already: {_listed(taken)}",
+                f"{table.name}: {self._count(taken)} in the {where} already: {_listed(taken)}",
                 hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again "
                 "to ingest again as new rows; a new table takes every file",
             )
@@ -144,11 +145,15 @@ class FileFingerprints:
     def _known(self, table: CatalogTable, state: State) -> AbstractSet[int]:
         """Those of the fingerprints that the table has."""
         numbers = [*self.files, *self.paths, *self.versions]
-        if not (numbers and state.exists):
+        waited = WAITED in state.properties
+        if not (numbers and (state.exists or waited)):
             return frozenset()
         # Each version of the table is asked once: that takes a dozen calls to Java.
         if state.version not in self._ingested:
-            self._ingested[state.version] = frozenset(table.ingested_files(state, numbers))
+            known = set(table.ingested_files(state, numbers) if state.exists else ())
+            if waited and (waiting := quarantine.of(table).load()).exists:
+                known |= set(quarantine.of(table).ingested_files(waiting, numbers))
+            self._ingested[state.version] = frozenset(known)
         return self._ingested[state.version]
 
     def _count(self, taken: AbstractSet[str]) -> str:
@@ -317,7 +322,7 @@ class BatchRequest:
         """
         state = self.table.load()
         if not state.exists:
-            state = with_feed(self.table, state)
+            state = quarantine.with_feed(self.table, state)
         elif self.properties:
             check_kept(self.table.name, state.properties, self.properties)
         self.check(state)

@@ -415,8 +415,8 @@ class DealtBatch:
             )
 
     def _destination(self, table: CatalogTable, share: Share) -> TableShare:
-        name, state = table.name, table.load()
-        settings = self.fan_out._settings(name, state.properties if state.exists else {})
+        name, state = table.name, quarantine.with_feed(table, table.load())
+        settings = self.fan_out._settings(name, state.properties)
         pattern = self.fan_out.pattern.text
         if settings.row_key is not None:
             if settings.row_key.envelope and not self.source.as_text:

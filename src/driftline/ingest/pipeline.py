@@ -12,7 +12,7 @@ from typing import Any
 
 from driftline.core.changes import AddColumn
 from driftline.core.columns.statistics import violated
-from driftline.core.history.batch_properties import FEED, BatchIsInError, first_seen
+from driftline.core.history.batch_properties import FEED, WAITED, BatchIsInError, first_seen
 from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
@@ -288,6 +288,7 @@ class BatchRun:
             **batch.properties,
             **batch.beside,
             **self._violated(planned),
+            **({WAITED: "true"} if batch.fingerprints.files else {}),
         }
 
     def _without_columns(self, planned: Planned) -> Prepared:
@@ -612,7 +613,8 @@ def _all_rejected(planned: Planned, reason: str, feed: Mapping[str, str]) -> qua
     batch = planned.batch
     rejected = planned.observed.scan.rejected(everything=reason)
     rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
-    if not planned.state.exists and feed != planned.state.properties:
+    if not planned.state.exists and (feed != planned.state.properties or batch.fingerprints.files):
+        rejects.transaction.remember(batch.remembered(planned.state, feed))
         rejects.transaction.set({FEED: json.dumps(feed)})
     return rejects
 

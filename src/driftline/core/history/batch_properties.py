@@ -25,6 +25,7 @@ PREFIX = "driftline.capture."
 CONTENTS = "driftline.captured."
 WAITING = "driftline.waiting."  # of a quarantine: the last micro-batch of a capture that waits there whole
 FEED = "driftline.feed"  # of a quarantine: the properties that the table will have, while all of its records wait
+WAITED = "driftline.waited"  # the quarantine remembers files that came before there was a table
 
 
 class BatchIsInError(Exception):
