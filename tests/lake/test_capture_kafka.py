@@ -18,7 +18,7 @@ from driftline.capture.seeking import Seek
 from driftline.capture.status import CaptureStatus
 from driftline.capture.targets import Batch
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.lake import Lake, Table, check
+from driftline.lake import Lake, Table, check_sources
 from driftline.quarantine import table as quarantine
 from driftline.verify import messages
 from lake.formats import catalog_file
@@ -749,7 +749,7 @@ def test_micro_batch_of_a_topic_is_verified_before_anyone_sees_it(
         return messages.write(frame.union(frame), *args, **options)
 
     kafka.send(topic, [b'{"id": -3}', b'{"id": -4}'], partition=1)
-    monkeypatch.setattr(check, "written_messages", twice)
+    monkeypatch.setattr(check_sources, "written_messages", twice)
     with pytest.raises(AuditError, match="2 verify") as raised:
         captured(table, url(kafka, topic), **VERIFIED)
     assert all(violation.seen_in.startswith(f"{topic}/1") for violation in raised.value.result.audit)

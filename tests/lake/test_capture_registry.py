@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from driftline import AuditError
 from driftline.capture.targets import Batch, PatternBatch
 from driftline.errors import SetupError
-from driftline.lake import Lake, Table, check
+from driftline.lake import Lake, Table, check_sources
 from driftline.quarantine import table as quarantine
 from driftline.verify import messages
 from servers.kafka import Kafka
@@ -268,7 +268,7 @@ def test_micro_batch_of_avro_is_verified_before_anyone_sees_it(
 
     lost = [first({"id": id_, "price": Decimal("2.50")}, at(topic)) for id_ in (4, 5)]
     kafka.send(topic, lost, partition=0)
-    monkeypatch.setattr(check, "written_messages", twice)
+    monkeypatch.setattr(check_sources, "written_messages", twice)
     with pytest.raises(AuditError, match="2 verify") as raised:
         captured(table, kafka, registry, topic, **VERIFIED)
     assert all(violation.seen_in.startswith(f"{topic}/0") for violation in raised.value.result.audit)
@@ -330,6 +330,8 @@ def test_typed_messages_are_verified_by_their_keys(
     kafka.send(topic, [message(1, None, 5), message(2, 8, 4), (keys({"id": 9}, of_key), None)], partition=0)
     captured(table, kafka, registry, topic, **VERIFIED)
     assert table.read().count() == 2
+    verdict = table.verify(f"kafka://{kafka.address}/{topic}", exactly=True, **again(registry))
+    assert verdict.ok and (verdict.records, verdict.quarantined) == ((6, 1) if envelope else (7, 2))
 
 
 KIND = """{"type": "record", "name": "Kind", "fields": [
@@ -339,14 +341,17 @@ KIND = """{"type": "record", "name": "Kind", "fields": [
     {"name": "note", "type": ["null", "string"]}]}"""
 
 
+LOGIN = "me:s3cret"
+
+
 def kinds(
     lake: Lake, pattern: str, kafka: Kafka, registry: Registry, topic: str, **options: Any
 ) -> list[PatternBatch]:
-    """Capture a topic into the tables of a pattern."""
+    """Capture a topic of Avro into the tables of a pattern, and verify each micro-batch."""
     batches: list[PatternBatch] = []
     query = lake.fan_out(pattern).capture(
         f"kafka://{kafka.address}/{topic}", name="kinds", on_batch=batches.append,
-        registry={"url": registry.url, "basic.auth.user.info": "me:s3cret"}, **options,
+        registry={"url": registry.url, "basic.auth.user.info": LOGIN}, **VERIFIED, **options,
     )  # fmt: skip
     assert query.awaitTermination(120)
     return batches
@@ -372,7 +377,6 @@ def test_typed_values_go_into_the_tables_that_they_name_with_the_fields_that_the
         kafka,
         registry,
         topic,
-        value_format="avro",
         metadata="offset",
         max_records=most,
     )
@@ -391,6 +395,20 @@ def test_typed_values_go_into_the_tables_that_they_name_with_the_fields_that_the
     }
     kept = quarantine.of(lake.table(f"{space}._other").format).read().collect()
     assert [(row.topic, row.offset, row.raw) for row in kept] == [(topic, 5, "{}")]
+    tables, avro = lake.fan_out(f"{space}.{{kind}}"), again(registry)
+    verdict = tables.verify(f"kafka://{kafka.address}/{topic}", exactly=True, **avro)
+    assert (verdict.ok, verdict.records, verdict.found, verdict.quarantined) == (True, 5, 4, 1)
+    lake.table(f"{space}.a").erase("id = 3")
+    verdict = tables.verify(f"kafka://{kafka.address}/{topic}", **avro)
+    assert (verdict.missing, verdict.verdicts[f"{space}.a"].missing) == (1, 1)
+
+
+def again(registry: Registry) -> dict[str, Any]:
+    """The arguments with which a topic of Avro is read once more."""
+    return {
+        "value_format": "avro",
+        "registry": {"url": registry.url, "basic.auth.user.info": LOGIN},
+    }
 
 
 CHANGE = """{"type": "record", "name": "Change", "fields": [
@@ -421,8 +439,11 @@ def test_typed_changes_of_a_database_go_into_one_table_for_each_of_its_tables(
     ]
     kafka.send(topic, changes, partition=0)
     settings = {"key": "id", "envelope": "debezium"}
-    kinds(lake, f"{space}.{{source.table}}", kafka, registry, topic, value_format="avro", settings=settings)
+    kinds(lake, f"{space}.{{source.table}}", kafka, registry, topic, settings=settings)
     found = {name: lake.table(f"{space}.{name}").read().collect() for name in ("orders", "users")}
     assert {name: [(row.id, row.asDict().get("total")) for row in rows] for name, rows in found.items()} == {
         "orders": [(1, 7)], "users": [(2, None)],
     }  # fmt: skip
+    url, avro = f"kafka://{kafka.address}/{topic}", again(registry)
+    verdict = lake.fan_out(f"{space}.{{source.table}}").verify(url, exactly=True, **avro)
+    assert (verdict.ok, verdict.records, verdict.found) == (True, 5, 2)

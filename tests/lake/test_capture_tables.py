@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.folder import FileLog
+from driftline.capture.resuming import Resumption
 from driftline.capture.targets import PatternBatch
 from driftline.core.history.batch_properties import Captured as CapturedBatch
 from driftline.core.history.batch_properties import Token
 from driftline.core.settings.surfaces import in_python
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest import attempts, fan_out, pipeline
+from driftline.ingest.attempts import UNKNOWN
 from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.pattern import Pattern
 from driftline.keys.stored import KeyCache
-from driftline.lake import Lake, PatternTables, check, check_pattern
+from driftline.lake import Lake, PatternTables, check_pattern, check_sources
 from driftline.sources.json_files import JsonFiles
 from driftline.verify import messages
 from lake.test_fan_out import columns, message, rejected, rows
@@ -722,8 +726,8 @@ def test_messages_of_a_topic_are_verified_before_any_of_their_tables_commits(
         """The messages, each of them twice, as if a row of each had been lost."""
         return messages.write(frame.union(frame), *args, **options)
 
-    kafka.send(topic, [b'{"kind": "a", "id": 9}', b'{"kind": "e", "id": 10}'], partition=1)
-    monkeypatch.setattr(check, "written_messages", twice)
+    kafka.send(topic, [b'{"kind": "a", "id": 9}', b'{"kind": "e", "id": 10}', None], partition=1)
+    monkeypatch.setattr(check_sources, "written_messages", twice)
     with pytest.raises(FanOutAuditError, match="2 verify in 2 tables") as raised:
         captured.start(**VERIFIED)
     assert [of.audit[0].seen_in for of in raised.value.result.results] == [f"{topic}/1:2", f"{topic}/1:3"]
@@ -738,7 +742,7 @@ def test_nothing_is_lost_or_doubled_or_left_behind_where_a_verified_audit_of_a_t
     topic = captured.namespace
     captured.data = f"kafka://{kafka.address}/{topic}"
     deaths = [
-        (check, "written_messages", 1), (check_pattern, "dealt_by_table", 1), (check_pattern, "not_found", 1),
+        (check_sources, "written_messages", 1), (check_pattern, "dealt_by_table", 1), (check_pattern, "not_found", 1),
         (check_pattern, "not_found", 4),
     ]  # fmt: skip
     for number, (owner, name, call) in enumerate(deaths):
@@ -838,6 +842,20 @@ def test_null_values_that_delete_rows_have_to_name_their_table(captured: Capture
     captured.start(settings={**settings, "key": "_key"})
     (row,) = captured.lake.table(Pattern.of(captured.tables().pattern).named([topic])).read().collect()
     assert row._key == "l"
+
+
+@pytest.mark.format_has_no_say
+@pytest.mark.parametrize("of_pattern", [False, True])
+def test_errors_about_times_that_differ_advise_a_choice_that_a_pattern_does_not_have_only_without_one(
+    of_pattern: bool,
+) -> None:
+    table: Any = SimpleNamespace(name="t.a")
+    checkpoint: Any = SimpleNamespace(epoch_of=int)
+    state = replace(UNKNOWN, properties={"driftline.capture.kinds": "s:4"})
+    resumption = Resumption("kinds", table, state, checkpoint, None, of_pattern=of_pattern)
+    for error in (resumption.behind(5, 6, "t/0: offsets 1 to 2"), resumption.unknown("records")):
+        assert ("--resume-from" in str(error.hint)) is not of_pattern
+        assert ("to one time" in str(error.hint)) is of_pattern
 
 
 @pytest.mark.iceberg_only("of no format")

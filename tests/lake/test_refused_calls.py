@@ -54,7 +54,7 @@ tables.capture(here / "in", name="c", settings=3) | settings is an int
 tables.capture(here / "in", name="c", changed_files="x") | changed_files = 'x'
 tables.capture("kafka://localhost:1/t", name="c", value_format="avro") | values in avro need the registry
 tables.ingest([{"a": 1}], audit=True) | has nothing to check
-tables.capture("kafka://localhost:1/t", name="c", audit=True, verify=True, value_format="avro") | these are typed
+tables.verify(["kafka://localhost:1/t", "x"]) | topics are checked by themselves
 tables.ingest([{"a": 1}], on_change=3) | on_change is an int
 tables.seek(here / "in", name="c", to=3) | to is an int
 tables.seek(here / "in", name="c", to="earliest") | has not begun

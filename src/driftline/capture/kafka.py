@@ -417,18 +417,21 @@ class Kafka:
         return None
 
 
-def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
-    """The stream of a URL's topics. Raises UsageError.
+@dataclass(frozen=True, slots=True)
+class BrokerConnection:
+    """A connection to the brokers of the ``topics``; ``client``: its settings."""
 
-    Args:
-        reading: its options.
-        checkpoint: keeps the topics' ids.
-    """
+    topics: tuple[str, ...]
+    client: Mapping[str, str] = field(repr=False)
+    admin: Admin
+
+
+def connection(spark: SparkSession, url: str, given: Mapping[str, str]) -> BrokerConnection:
+    """The connection to the brokers of a URL, by the settings that a person has given. Raises UsageError."""
     brokers, topics = place(url)
-    values = reading.values()
-    jvm: Any = spark._jvm if reading.client else None
+    jvm: Any = spark._jvm if given else None
     # Kafka's client knows outdated ciphers only. The opened key stays in the memory of Spark.
-    chosen = with_open_key(client_settings(reading.client), jvm)
+    chosen = with_open_key(client_settings(given), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
         # Spark does not take the gaps that markers of transactions leave in offsets for a loss.
@@ -438,6 +441,23 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
         **chosen,
         "bootstrap.servers": brokers,
     }
+    # Java is asked for the names of all settings only if a person has set some.
+    if given:
+        names = java_type(jvm, "org.apache.kafka.clients.consumer.ConsumerConfig").configNames()
+        check_names(client, set(names))
+    admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
+    return BrokerConnection(tuple(topics.split(",")), client, admin)
+
+
+def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
+    """The stream of a URL's topics. Raises UsageError.
+
+    Args:
+        reading: its options.
+        checkpoint: keeps the topics' ids.
+    """
+    values, connected = reading.values(), connection(spark, url, reading.client)
+    client, topics = connected.client, ",".join(connected.topics)
     options: dict[str, Any] = {
         **{f"kafka.{key}": value for key, value in client.items()},
         "subscribe": topics,
@@ -455,13 +475,7 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
         chosen["startingOffsets"] = json.dumps(offsets)
         return spark.readStream.format("kafka").options(**chosen).load()
 
-    # Java is asked for the names of all settings only if a person has set some.
-    if reading.client:
-        check_names(
-            client, set(java_type(jvm, "org.apache.kafka.clients.consumer.ConsumerConfig").configNames())
-        )
-    admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
-    watch = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
+    watch = Topics(connected.topics, connected.admin, checkpoint, reading.skip_lost)
     return Kafka(frame, f"topic {topics}", values, client, watch, at)
 
 

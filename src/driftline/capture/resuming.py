@@ -17,6 +17,7 @@ from driftline.core.history.batch_properties import Captured, check_table, other
 from driftline.core.schema.text import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
+from driftline.ingest.fan_out import RESTORE
 
 ResumeFrom: TypeAlias = Literal["table", "checkpoint"]
 Positions: TypeAlias = Mapping[str, Mapping[str, int]]  # offsets by topic and partition
@@ -30,6 +31,7 @@ class Resumption:
 
     Attributes:
         resume_from: what a person said counts where they differ.
+        of_pattern: the table is one of those of a pattern, of which nobody says so.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Resumption:
     state: State
     checkpoint: Checkpoint
     resume_from: ResumeFrom | None
+    of_pattern: bool = False
 
     @property
     def last(self) -> Captured | None:
@@ -103,7 +106,7 @@ class Resumption:
         return DataError(
             f"{self.table.name} has {has} of capture {self.name}, and its checkpoint goes on at "
             f"{self.checkpoint.epoch_of(last) + 1}: {batches} ({lacks}) are not in the table, which may be restored",
-            hint=_CHOICE,
+            hint=RESTORE if self.of_pattern else _CHOICE,
         )
 
     def unsettled(self) -> DataError:
@@ -123,7 +126,9 @@ class Resumption:
         return DataError(
             f"{self.table.name} has batches up to {self.last.epoch} of capture {self.name}, and does not remember "
             f"which {records} they were made of: its checkpoint is of another time, and cannot be compared with it",
-            hint=f"put the newest checkpoint back; or --resume-from checkpoint takes all {records} that the checkpoint "
+            hint=f"put the newest checkpoint back; or {RESTORE}"
+            if self.of_pattern
+            else f"put the newest checkpoint back; or --resume-from checkpoint takes all {records} that the checkpoint "
             "does not know, once more if they are in",
         )
 

@@ -304,7 +304,7 @@ def resumption_of(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> Resumpt
             fan_out.tolerated(table, error)
 
     at_once(last.spark, check, names, _TABLES_AT_ONCE)
-    return Resumption(name, last, state, checkpoint, None)
+    return Resumption(name, last, state, checkpoint, None, of_pattern=True)
 
 
 def _adopt_replayed(capture: str, fan_out: FanOut, checkpoint: Checkpoint) -> None:

@@ -225,6 +225,14 @@ KafkaSettings = Annotated[
 ]
 
 
+ValueFormats = Annotated[
+    Literal["json", "avro", "protobuf", "json-schema"], typer.Option(help="The format of Kafka's values.")
+]
+RegistryUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="The URL of the schema registry.", show_default=False)
+]
+
+
 @with_table_options
 def capture(
     context: typer.Context,
@@ -267,13 +275,8 @@ def capture(
     ] = "fail",
     checkpoint: CheckpointFolder = None,
     kafka_set: KafkaSettings = None,
-    value_format: Annotated[
-        Literal["json", "avro", "protobuf", "json-schema"], typer.Option(help="The format of Kafka's values.")
-    ] = "json",
-    registry: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The URL of the schema registry.", show_default=False),
-    ] = None,
+    value_format: ValueFormats = "json",
+    registry: RegistryUrl = None,
     from_: Annotated[
         str,
         typer.Option(
@@ -357,7 +360,7 @@ def capture(
         _must_go_on(into, resume_from)
     else:
         must_fit_tables(max_tables, all_tables=all_tables)
-    clients = _clients(scope, kafka_set, registry)
+    clients = clients_of(scope, kafka_set, registry)
     counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
@@ -437,7 +440,7 @@ def seek(
     scope: Invocation = context.obj
     confirm("seek makes a capture ingest records again, or skip some", dry_run=dry_run, yes=yes)
     check(source, name)
-    clients = _clients(scope, kafka_set, None)
+    clients = clients_of(scope, kafka_set, None)
     with Progress() as progress:
         lake = scope.open(progress, must_exist=True, writes=True)
         tables_or_table = lake.fan_out(into) if is_pattern(into) else lake.table(into)
@@ -470,7 +473,7 @@ def _lines(sought: Seek) -> list[str]:
     ]
 
 
-def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:
+def clients_of(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:
     """Merge the settings of Kafka's client and of a registry: flags take precedence over the file. Errors
     hide the secrets among them.
     """

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from driftline import __version__
-from driftline.cli import grouped
 from driftline.cli.capture import capture, seek
 from driftline.cli.contract import contract
 from driftline.cli.evolution import (
@@ -28,31 +27,24 @@ from driftline.cli.evolution import (
     undo,
     view,
 )
-from driftline.cli.fan_out import split, verified
+from driftline.cli.fan_out import split
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
 from driftline.cli.options import (
     Engine,
-    FormatOption,
     Json,
     LogFormat,
-    Sources,
     TableName,
-    checked,
 )
 from driftline.cli.process import log_as_json
 from driftline.cli.scope import Invocation
 from driftline.cli.stats import stats
 from driftline.cli.tables import clean, init, relocate, tables
 from driftline.cli.ui import ui
-from driftline.core.schema.naming import is_pattern
+from driftline.cli.verify import verify
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
-from driftline.errors import NeedsSpark
-
-# Bytes: a file without a record has fewer, as one with a header alone
-_SMALL = 1 << 16
 
 app = typer.Typer(
     name="driftline",
@@ -110,7 +102,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, seek, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, replan, split, quarantine, stats, tables, ui, init,
+    ingest, plan, capture, seek, verify, clean, relocate, alter, history, undo, compact, drop, erase, expire, view, resolve, promote, replan, split, quarantine, stats, tables, ui, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)
@@ -180,54 +172,6 @@ def query(
             progress.phase("running")
             result = form(rows.SparkRows(lake.query(sql)), shown)
         result.show(out(width=rows.ENDLESS))
-
-
-@command()
-def verify(
-    context: typer.Context,
-    sources: Sources,
-    table: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMESPACE.TABLE",
-            callback=checked,
-            help="The table to check. With braces, as in hooks.{event}: the tables of a pattern.",
-            autocompletion=grouped.tables,
-        ),
-    ],
-    format: FormatOption = None,  # noqa: A002
-    exactly: Annotated[
-        bool,
-        typer.Option("--exactly", help="Check as well that the table holds no other rows."),
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Prove, value by value, that nothing was lost."""
-    from driftline.cli.terminal import Progress, put, show
-    from driftline.report import text
-    from driftline.sources.files import expand
-
-    kind, files = expand(sources, format, context.obj.folder)
-    if is_pattern(table):
-        if not verified(context.obj, files, table, format_=kind, exactly=exactly, json=json):
-            raise typer.Exit(1)
-        return
-    # A feed makes its table with its first record. Only files too small to tell are read before a missing
-    # table is an error: else a typo would cost a start of Spark.
-    sizes = (file.stat().st_size if file.is_file() else _SMALL for file in map(Path, files))
-    may_be_empty = sum(sizes) < _SMALL
-    with Progress() as progress:
-        progress.phase("reading source and table")
-        try:
-            verdict = context.obj.verify(table, files, kind, exactly=exactly)
-        except NeedsSpark:
-            lake = context.obj.open(progress, must_exist=True, table=None if may_be_empty else table)
-            progress.phase("comparing source and table")
-            with context.obj.naming_similar(table):
-                verdict = lake.table(table).verify(files, kind, exactly=exactly)
-    put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
-    if not verdict.ok:
-        raise typer.Exit(1)
 
 
 @command()

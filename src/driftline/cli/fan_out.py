@@ -155,25 +155,6 @@ def _pattern_of(table: str, by: str | None, into: str | None) -> str:
     return pattern
 
 
-def verified(
-    scope: Invocation, files: Sequence[str], pattern: str, *, format_: str, exactly: bool, json: bool
-) -> bool:
-    """Check the tables of a pattern against files, and print the verdicts; True if nothing is wrong."""
-    from driftline.cli.terminal import Progress, put, show
-    from driftline.report.text import pattern_verdict
-
-    with Progress() as progress:
-        lake = scope.open(progress, must_exist=True)
-        progress.phase("comparing source and tables")
-        verdict = lake.fan_out(pattern).verify(files, cast("FileFormat", format_), exactly=exactly)
-    if json:
-        for printed in verdict.to_dicts():
-            put(printed)
-    else:
-        show(pattern_verdict(verdict))
-    return verdict.ok
-
-
 def tables_of(lake: Lake, pattern: str, max_tables: int | None) -> PatternTables:
     """Open the tables of a pattern. ``max_tables``: as a flag gives it, None without the flag."""
     return lake.fan_out(pattern) if max_tables is None else lake.fan_out(pattern, max_tables=max_tables)

@@ -50,7 +50,11 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "in/ --into shop.orders --name orders --to earliest --dry-run",
         "in/ --into shop.orders --name orders --to 2026-01-31 --yes",
     ),
-    "verify": ("orders.jsonl --table shop.orders", "hooks.jsonl --table 'hooks.{event}'"),
+    "verify": (
+        "orders.jsonl --table shop.orders",
+        "hooks.jsonl --table 'hooks.{event}'",
+        "kafka://broker:9092/orders --table shop.orders",
+    ),
     "quarantine": ("shop.orders", "shop.orders --replay", "shop.orders --discard --from bad.csv"),
     "tables": ("", "'hooks.{event}'"),
     "schema": ("shop.orders",),

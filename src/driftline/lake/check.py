@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.capture.changed import ChangedFiles
 from driftline.capture.finding import entry_of
-from driftline.capture.kafka import ValueFormat
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.history.batch_properties import place_of as place_of_truncate
 from driftline.core.planning.own_columns import own_column
@@ -27,35 +26,25 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.ingest.attempts import Audit, OnAudit
 from driftline.ingest.batch import read_by
 from driftline.ingest.result import Violation
+from driftline.lake.check_sources import SourceFiles, files_of, files_of_batch
 from driftline.operations.replay import kept, waiting
 from driftline.quarantine.table import with_feed
-from driftline.readers.kafka.values import Wire
-from driftline.readers.kafka.wire import UnreadableError
 from driftline.report.findings import KINDS, violations
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
-from driftline.sources.files import expand, fingerprint, stamps
-from driftline.sources.inputs import Data, paths_or_rows
+from driftline.sources.files import fingerprint, stamps
+from driftline.sources.inputs import Data
 from driftline.sources.kafka import KafkaJson
-from driftline.sources.kafka_typed import KafkaTyped
-from driftline.sources.spooled import folder_in, place_of, spooled, told_where
+from driftline.sources.spooled import place_of, told_where
 from driftline.sql.quoting import name
 from driftline.verify import (
-    MESSAGES,
-    PICKLED,
     Stored,
     Verdict,
     compared_columns,
-    pickled,
-    verify,
-    verify_dealt,
-    written_messages,
 )
 from driftline.verify.beside import Beside
 from driftline.verify.comparison import TEXTS
 from driftline.verify.csv import CsvDialect
-from driftline.verify.routing import DealtRecords, LostRecords
-from driftline.verify.wire import WIRE, RegisteredText, write_schemas
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
@@ -63,7 +52,6 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import CatalogTable, State
     from driftline.ingest.pipeline import BatchRun, Prepared
-    from driftline.sources.scan import Source
 
 
 class AuditRequest(NamedTuple):
@@ -99,20 +87,11 @@ class AuditRequest(NamedTuple):
         self,
         data: Data,
         changed_files: ChangedFiles = "fail",
-        value_format: ValueFormat = "json",
         *,
         dry_run: bool = False,
     ) -> Audit:
-        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`.
-
-        ``value_format``: of the messages of a topic.
-        """
+        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`."""
         checks = self._checks(data, changed_files, dry_run=dry_run)
-        if self.verify and value_format in ("avro", "protobuf"):
-            raise UsageError(
-                "verify deals values of a topic that are JSON among tables, and these are typed",
-                "leave out --verify: the other checks need no second read",
-            )
         # A table without expectations has nothing that `at_most` limits; another one may.
         return Audit(checks, self.on_failure, self._replace(at_most=None)._must_be_possible)
 
@@ -230,38 +209,12 @@ def _unverified(data: Data, warehouse: str | None, prepared: Prepared) -> list[V
     ``data``: its records, if its source has no files.
     """
     planned, contents = prepared.planned, Contents.with_batch(prepared)
-    source, spark = planned.batch.source, contents.table.spark
-    room, row_key = place_of(spark, warehouse), planned.settings.row_key
-    reads = (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
-    files: AbstractContextManager[SourceFiles]
-    if isinstance(source, KafkaTyped):
-        in_envelopes = row_key is not None and bool(row_key.envelope) and source.reads_messages(row_key)
-        files = _typed_messages_of(source, room, *reads, in_envelopes)
-    else:
-        files = files_of_batch(source, data, room, warehouse, partial(_lines, contents.state), *reads)
+    spark = contents.table.spark
+    room, write_lines = place_of(spark, warehouse), partial(_lines, contents.state)
+    files = files_of_batch(planned.batch.source, data, room, warehouse, write_lines, planned.settings.row_key)
     with ExitStack() as stack:
         stack.enter_context(told_where(spark, room))
         return not_found(contents, stack.enter_context(files))
-
-
-def files_of_batch(
-    source: Source,
-    data: Data,
-    room: Path | None,
-    warehouse: str | None,
-    write_lines: SheetLines,
-    keys: bool = True,
-    nulls: bool = True,
-) -> AbstractContextManager[SourceFiles]:
-    """The files of a batch's source, as `files_of`; of its ``data``, if it has none.
-
-    ``keys``, ``nulls``: of messages, these are read, too.
-    """
-    if isinstance(source, KafkaJson):
-        return _messages_of(source, room, keys=keys, nulls=nulls)
-    if source.format:
-        return _read(source.format, source.files, source.names, room, write_lines, {})
-    return files_of(data, None, room, warehouse, write_lines, lambda _: {})
 
 
 def not_found(contents: Contents, files: SourceFiles, *, must_exist: bool = True) -> list[Violation]:
@@ -289,7 +242,8 @@ class Contents(NamedTuple):
     """A table to check: its rows, None if it does not exist, and those that wait in its quarantine.
 
     ``files``: returns what `InWholeFiles.whole_files` does; ``before``: the table without a batch that is
-    checked alone; ``earlier``: as of `StagedRows`.
+    checked alone, or the table itself, where it has got more than is compared; ``earlier``: as of
+    `StagedRows`.
     """
 
     table: CatalogTable
@@ -320,29 +274,6 @@ class Contents(NamedTuple):
         return cls(table, state, rows, waiting(table), table.whole_files if state.exists else tuple)
 
 
-class SourceFiles(NamedTuple):
-    """The files to check, names of copies, and the properties by which the table read some.
-
-    Attributes:
-        dealt: the records of the files that are the table's; None: all.
-        lost: gets those that it lacks.
-    """
-
-    files: Sequence[str]
-    kind: str
-    names: Mapping[str, str]
-    by_file: Mapping[str, Mapping[str, str]]
-    dealt: DealtRecords | None = None
-    lost: LostRecords | None = None
-
-    def verdict(self, spark: SparkSession, stored: Stored, *, exactly: bool = False) -> Verdict:
-        """Compare the records with a table."""
-        if self.dealt is None:
-            return verify(spark, stored, self.files, self.kind, exactly=exactly, names=self.names)
-        records = replace(self.dealt, sources=self.files)
-        return verify_dealt(spark, stored, records, exactly=exactly, names=self.names, lost=self.lost)
-
-
 def compared(
     contents: Contents,
     files: SourceFiles,
@@ -356,6 +287,8 @@ def compared(
     ``must_exist``: raise UsageError for records of which there is no table.
     """
     table, state, rows, quarantine, data_files, before, _ = contents
+    if quarantine is not None and files.waiting:
+        quarantine = quarantine.where(files.waiting)
     columns = table.readable(state.schema).struct if state.exists else Struct(())
     struct = compared_columns(columns)
     beside = _beside(contents, columns)
@@ -384,7 +317,8 @@ def compared(
         if verdict.missing and beside is not None and (earlier := _earlier(contents, columns)) is not None:
             stored = replace(stored, earlier=earlier)
             verdict = files.verdict(spark, stored, exactly=exactly)
-        if verdict.missing and before is None and (all_kept := kept(table)) is not None:
+        # Of a batch that is checked alone nothing is discarded yet.
+        if verdict.missing and before in (None, state) and (all_kept := kept(table)) is not None:
             stored = replace(stored, quarantine=all_kept)
             verdict = verdict.with_discarded(files.verdict(spark, stored))
         # A feed makes its table with its first record: before that, nothing can be missing.
@@ -466,8 +400,6 @@ def _live(rows: DataFrame, struct: Struct) -> DataFrame:
     return rows if mark is None else rows.where(f"NOT coalesce({name(mark.name)}, false)")
 
 
-# Writes the rows of a workbook as lines into a file, by the properties with which the table read it.
-SheetLines: TypeAlias = Callable[[str, Path, Mapping[str, str]], None]
 SHEET = "driftline.sheet"
 
 
@@ -480,83 +412,3 @@ def _lines(state: State, file: str, target: Path, read: Mapping[str, str]) -> No
 def keys_of(state: State) -> list[str]:
     """The keys of a table's fields."""
     return list(by_key(state.schema.struct.fields, state.properties.get("driftline.mark", MARK)))
-
-
-@contextmanager
-def files_of(
-    data: Data,
-    fmt: str | None,
-    room: Path | None,
-    lake: str | None,
-    write_lines: SheetLines,
-    remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
-) -> Iterator[SourceFiles]:
-    """The files to check, outside the ``lake``.
-
-    ``room``: a folder for copies; ``write_lines``: for workbooks; ``remembered``: returns the properties by
-    which the table read files, where it remembers.
-    """
-    paths, rows = paths_or_rows(data)
-    if rows is not None:
-        with folder_in(room) as folder:
-            names = pickled(rows, folder)
-            yield SourceFiles(list(names), PICKLED, names, {})
-        return
-    kind, files = expand(paths, fmt, lake)
-    with spooled(files, kind, room) as (sources, names):
-        by_file = remembered([source for source in sources if source not in names])
-        with _read(kind, sources, names, room, write_lines, by_file) as read:
-            yield read
-
-
-@contextmanager
-def _messages_of(source: KafkaJson, room: Path | None, *, keys: bool, nulls: bool) -> Iterator[SourceFiles]:
-    """The messages of a micro-batch, read from their topic once more."""
-    with folder_in(room) as folder:
-        has_schemas = source.texts.schemas
-        names, _ = written_messages(source.frame, folder, keys=keys, nulls=nulls, has_schemas=has_schemas)
-        yield SourceFiles(list(names), MESSAGES, names, {})
-
-
-@contextmanager
-def _typed_messages_of(
-    source: KafkaTyped, room: Path | None, keys: bool, nulls: bool, in_envelopes: bool
-) -> Iterator[SourceFiles]:
-    """The typed messages of a micro-batch, read from their topic once more, with their schemas."""
-    with folder_in(room) as folder:
-        names, numbers = written_messages(source.frame, folder, keys=keys, nulls=nulls)
-        schemas = {number: _registered(source.wire, number) for number in sorted(numbers)}
-        write_schemas(folder, source.wire.format, schemas, in_envelopes=in_envelopes)
-        yield SourceFiles(list(names), WIRE, names, {})
-
-
-def _registered(wire: Wire, number: int) -> RegisteredText | None:
-    """A schema of the registry; None if it has none of this number and format."""
-    try:
-        schema = wire.schema(number)
-    except UnreadableError:
-        return None
-    references = {name_: reference.text for name_, reference in schema.references.items()}
-    return RegisteredText(schema.text, references)
-
-
-@contextmanager
-def _read(
-    kind: str,
-    files: Sequence[str],
-    names: Mapping[str, str],
-    room: Path | None,
-    write_lines: SheetLines,
-    by_file: Mapping[str, Mapping[str, str]],
-) -> Iterator[SourceFiles]:
-    """The files as the check reads them: workbooks as lines in copies."""
-    if kind != "excel":
-        yield SourceFiles(files, kind, names, by_file)
-        return
-    with folder_in(room) as folder:
-        lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(files)}
-        for target, file in lines.items():
-            write_lines(file, Path(target), by_file.get(file, {}))
-        yield SourceFiles(
-            list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
-        )

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.capture.kafka import TopicReading
+from driftline.capture.taken import Taken, TopicsAgain
 from driftline.core.schema.text import counted
+from driftline.core.settings.properties import from_properties
+from driftline.core.settings.row_key import RowKey
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import Catalog
@@ -25,14 +29,13 @@ from driftline.ingest.router import quarantined_alone, tables_of
 from driftline.lake.check import (
     SHEET,
     Contents,
-    SourceFiles,
     compared,
-    files_of,
-    files_of_batch,
     keys_of,
     not_found,
     read_as,
 )
+from driftline.lake.check_sources import SourceFiles, files_of, files_of_batch
+from driftline.lake.check_topics import TopicCheck, part_of
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.threads import at_once
@@ -58,6 +61,33 @@ class _Loaded(NamedTuple):
     named: Sequence[Sequence[str | None]] = ()
 
 
+def checked_topics_of(
+    catalog: Catalog, pattern: Pattern, lake: str | None, url: str, reading: TopicReading, *, exactly: bool
+) -> PatternVerdict:
+    """Check that tables have each message that captures have taken, as `PatternTables.verify` promises."""
+    spark = catalog.table(pattern.example).spark
+    check = TopicCheck(spark, pattern.text, lake, url, reading, exactly)
+
+    def properties() -> list[Mapping[str, str]]:
+        """Those of the tables that the pattern made, and of `_other`."""
+        loaded = _loaded_of(spark, catalog, pattern)
+        return [table.state.properties for name, table in loaded.items() if table.named or is_other(name)]
+
+    def verdict(again: TopicsAgain, taken: Taken) -> PatternVerdict:
+        """Compare the messages with the tables."""
+        loaded = _loaded_of(spark, catalog, pattern)
+        sheets = _DealtSheets.of(catalog, pattern, loaded)
+        with (
+            check.messages(again, taken, _row_key(loaded), dealt=True) as (files, gone),
+            folder_in(place_of(spark, lake)) as folder,
+        ):
+            records = _dealt(spark, sheets, files, folder)
+            checks = _TableChecks(catalog, files, folder, loaded, exactly, is_part=gone > 0)
+            return replace(checks.verdict(pattern, records), gone=gone)
+
+    return check.settled(properties, verdict)
+
+
 def checked_tables(
     spark: SparkSession,
     catalog: Catalog,
@@ -74,11 +104,7 @@ def checked_tables(
     records of which there is no table at all.
     """
     pattern.must_be_of_files()
-    loaded = _loaded(
-        spark, catalog, pattern, [*tables_of(catalog, pattern), *quarantined_alone(catalog, pattern)]
-    )
-    # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
-    loaded = {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
+    loaded = _loaded_of(spark, catalog, pattern)
     room, sheets = place_of(spark, warehouse), _DealtSheets.of(catalog, pattern, loaded)
     with (
         told_where(spark, room),
@@ -87,6 +113,14 @@ def checked_tables(
     ):
         records = _dealt(spark, sheets, files, folder)
         return _TableChecks(catalog, files, folder, loaded, exactly).verdict(pattern, records)
+
+
+def _loaded_of(spark: SparkSession, catalog: Catalog, pattern: Pattern) -> dict[str, _Loaded]:
+    """Load the tables in the namespaces of a pattern, and those that have a quarantine alone."""
+    names = [*tables_of(catalog, pattern), *quarantined_alone(catalog, pattern)]
+    loaded = _loaded(spark, catalog, pattern, names)
+    # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
+    return {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
 
 
 def _dealt(
@@ -198,7 +232,9 @@ def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Ite
     room, sheets = place_of(spark, warehouse), _DealtSheets.of(catalog, pattern, loaded)
     with (
         told_where(spark, room),
-        files_of_batch(shares.source, data, room, warehouse, sheets.write) as files,
+        files_of_batch(
+            shares.source, data, room, warehouse, sheets.write, _row_key(loaded), dealt=True
+        ) as files,
         folder_in(room) as folder,
     ):
         records = _dealt(spark, sheets, files, folder)
@@ -233,6 +269,12 @@ def _share_checks(data: Data, warehouse: str | None, shares: DealtShares) -> Ite
         yield check
 
 
+def _row_key(loaded: Mapping[str, _Loaded]) -> RowKey | None:
+    """The key of the tables that the pattern made: messages are read once, and alike for all."""
+    keys = (from_properties(table.state.properties).row_key for table in loaded.values() if table.named)
+    return next((row_key for row_key in keys if row_key is not None), None)
+
+
 def _as_written(pattern: Pattern, prepared: Prepared) -> _Loaded:
     """A table with the properties that it gets with a batch."""
     batch, state = prepared.planned.batch, prepared.planned.state
@@ -247,6 +289,7 @@ class _TableChecks:
 
     Attributes:
         loaded: the tables that are there.
+        is_part: the tables have got more than the files have.
         moved: by the name of an `_other`, records that tables lack, and the verdicts on them there.
     """
 
@@ -255,6 +298,7 @@ class _TableChecks:
     folder: Path
     loaded: dict[str, _Loaded]
     exactly: bool
+    is_part: bool = False
     moved: dict[str, list[tuple[DealtRecords, Verdict]]] = field(default_factory=dict)
 
     def verdict(self, pattern: Pattern, records: Mapping[str, DealtRecords]) -> PatternVerdict:
@@ -311,7 +355,10 @@ class _TableChecks:
         by_file = read_as(table, state, [file for file in sources if file not in self.files.names])
         files = self.files._replace(files=sources, by_file=by_file, dealt=dealt, lost=lost)
         defaults = table.defaults() if state.exists else {}
-        return compared(Contents.of(table, state), files, defaults, exactly=exactly, must_exist=False)
+        contents = Contents.of(table, state)
+        if self.is_part:
+            contents = part_of(contents, from_properties(state.properties).row_key)
+        return compared(contents, files, defaults, exactly=exactly, must_exist=False)
 
     def _load(self, name: str) -> _Loaded:
         if name in self.loaded:

@@ -25,14 +25,15 @@ from driftline.ingest.batch import Listener
 from driftline.ingest.fan_out import FanOut, FanOutResult
 from driftline.ingest.pattern import Pattern
 from driftline.lake.check import AuditRequest
-from driftline.lake.check_pattern import checked_tables, with_share_checks
+from driftline.lake.check_pattern import checked_tables, checked_topics_of, with_share_checks
 from driftline.lake.table import given_settings, with_url
 from driftline.operations.split import TableSplit, split
 from driftline.report.listeners import is_measured, listeners_by_table, pattern_listeners
 from driftline.report.metrics import Telemetry
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
-from driftline.sources.inputs import Data
+from driftline.sources.files import topics_in
+from driftline.sources.inputs import Data, given_paths
 from driftline.sources.opening import opened
 from driftline.stats.lake import LakeStats, made_by
 from driftline.verify import PatternVerdict
@@ -166,7 +167,7 @@ class PatternTables(Shown):
         """
         source = data if hasattr(data, "selectExpr") else os.fspath(cast("str", data))
         audited = AuditRequest(audit, fail_on, at_most, verify, on_audit)
-        checks = self._audit(audited, source, changed_files, value_format)
+        checks = self._audit(audited, source, changed_files)
         topics = TopicReading(
             kafka or {}, start, kafka_metadata, max_records, skip_lost, value_format, with_url(registry)
         )
@@ -235,6 +236,9 @@ class PatternTables(Shown):
         format: FileFormat | None = None,  # noqa: A002
         *,
         exactly: bool = False,
+        kafka: Mapping[str, str] | None = None,
+        value_format: ValueFormat = "json",
+        registry: str | Mapping[str, str] | None = None,
     ) -> PatternVerdict:
         """Check independently, value by value, that every record is in its table or a quarantine.
 
@@ -242,14 +246,19 @@ class PatternTables(Shown):
         values have no table, or had none when they came.
 
         Args:
-            data: Files of one format; dicts, or rows of pandas, Polars or Arrow.
+            data: Files of one format; dicts, or rows of pandas, Polars or Arrow; or topics of Kafka: what
+                captures have taken of them, as far as Kafka has it.
             format: As for `ingest`.
             exactly: Also check that the tables hold nothing else, so that no record was doubled.
+            kafka: As for `capture`; so are ``value_format`` and ``registry``.
 
         Raises:
             UsageError: There is no table of the pattern, or the data do not go into one.
         """
         lake = self.lake
+        if (url := topics_in(given_paths(data))) is not None:
+            topics = TopicReading(kafka or {}, value_format=value_format, registry=with_url(registry))
+            return checked_topics_of(lake.format, self._parsed, lake.warehouse, url, topics, exactly=exactly)
         return checked_tables(
             lake.spark, lake.format, self._parsed, lake.warehouse, data, format, exactly=exactly
         )
@@ -287,12 +296,11 @@ class PatternTables(Shown):
         request: AuditRequest,
         data: Data,
         changed_files: ChangedFiles = "fail",
-        value_format: ValueFormat = "json",
         *,
         dry_run: bool = False,
     ) -> Audit:
         """The audit of each table; raises as `AuditRequest.of`."""
-        audit = request.of_pattern(data, changed_files, value_format, dry_run=dry_run)
+        audit = request.of_pattern(data, changed_files, dry_run=dry_run)
         return with_share_checks(audit, data, self.lake.warehouse) if request.verify else audit
 
     def _fan_out(

@@ -34,6 +34,7 @@ from driftline.formats.lakes import OfflineTable
 from driftline.ingest import attempts
 from driftline.ingest.result import Result
 from driftline.lake.check import AuditRequest, checked
+from driftline.lake.check_topics import checked_topics
 from driftline.operations import listing
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
@@ -51,11 +52,10 @@ from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
 from driftline.operations.view import View, view, view_note
 from driftline.report import tables
-from driftline.report.listeners import Notice, is_measured, listeners
-from driftline.report.metrics import Telemetry
+from driftline.report.listeners import Notice, listeners, noticed
 from driftline.runtime.front import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
-from driftline.sources.files import expand
+from driftline.sources.files import expand, topics_in
 from driftline.sources.frames import core_struct
 from driftline.sources.inputs import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
@@ -275,7 +275,7 @@ class Table(Shown):
         reading = StreamOptions(
             format, json_column, strings, max_files, topics, notify, list_every, changed_files
         )
-        kept, on_batch = given_settings(settings, _without_switch(options)), _noticed(on_change, on_batch)
+        kept, on_batch = given_settings(settings, _without_switch(options)), noticed(on_change, on_batch)
         return capture(self.lake.format, data, reading, CaptureRequest(
             self.name, name, checkpoint, every, kept, progress, on_batch, listeners(data, name), resume_from, checks, secrets=self._configured,
         ))  # fmt: skip
@@ -621,14 +621,28 @@ class Table(Shown):
         """
         return self.lake._page(self.name, allow_writes=allow_writes)
 
-    def verify(self, data: Data, format: FileFormat | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
+    def verify(
+        self,
+        data: Data,
+        format: FileFormat | None = None,  # noqa: A002
+        *,
+        exactly: bool = False,
+        kafka: Mapping[str, str] | None = None,
+        value_format: ValueFormat = "json",
+        registry: str | Mapping[str, str] | None = None,
+    ) -> Verdict:
         """Check independently, value by value, that every record is in the table or its quarantine.
 
-        ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
-        is there, so that no record was doubled. ``format``: as for `ingest`. Small files and a small table of
-        a lake in a folder are compared without Java, unless Spark has started.
+        ``data``: as `ingest` takes them, except Spark DataFrames; or ``kafka://HOST:PORT/TOPIC``: what
+        captures have taken of it, as far as Kafka has it. ``exactly``: also check that nothing else is
+        there, so that no record was doubled. ``format``: as for `ingest`; the other arguments as for
+        `capture`. Small files and a small table of a lake in a folder are compared without Java, unless Spark
+        has started.
         Raises UsageError if there is neither such a table nor its quarantine.
         """
+        if (url := topics_in(given_paths(data))) is not None:
+            topics = TopicReading(kafka or {}, value_format=value_format, registry=with_url(registry))
+            return checked_topics(self.format, self.lake.warehouse, url, topics, exactly=exactly)
         embedded, paths = self.lake._without_spark, given_paths(data)
         if embedded is not None and paths:
             kind, files = expand(paths, format, self.lake.warehouse)
@@ -664,21 +678,6 @@ def _not_installed(package: str) -> SetupError:
 def with_url(registry: str | Mapping[str, str] | None) -> Mapping[str, str]:
     """The settings of a registry that may be given by its URL alone."""
     return {"url": registry} if isinstance(registry, str) else registry or {}
-
-
-def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
-    """Also call ``on_change`` for a micro-batch, and report the lag after it."""
-    notice = Notice(on_change) if on_change else None
-
-    def tell(batch: Batch) -> None:
-        """Report a batch of a capture: its own metrics, a notice if one is due, and then ``on_batch``."""
-        if is_measured():
-            Telemetry(batch.capture).captured(batch.result.table, batch.lag, batch.changed_files)
-        if notice is not None:
-            notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
-        on_batch(batch)
-
-    return tell
 
 
 class TableSchema(Shown):

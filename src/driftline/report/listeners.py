@@ -15,12 +15,12 @@ import sys
 import threading
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -38,6 +38,9 @@ from driftline.report.dataset_names import inputs
 from driftline.report.findings import findings, schema_changes
 from driftline.report.metrics import Telemetry
 from driftline.sources.inputs import given_paths
+
+if TYPE_CHECKING:
+    from driftline.capture.targets import Batch
 
 LOGGER = logging.getLogger("driftline")
 
@@ -355,3 +358,18 @@ def _struct(type_: Type, path: Path) -> Struct | None:
             case _:
                 return None
     return type_ if isinstance(type_, Struct) else None
+
+
+def noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
+    """Also call ``on_change`` for a micro-batch, and report the lag after it."""
+    notice = Notice(on_change) if on_change else None
+
+    def tell(batch: Batch) -> None:
+        """Report a batch of a capture: its own metrics, a notice if one is due, and then ``on_batch``."""
+        if is_measured():
+            Telemetry(batch.capture).captured(batch.result.table, batch.lag, batch.changed_files)
+        if notice is not None:
+            notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
+        on_batch(batch)
+
+    return tell

@@ -174,6 +174,7 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
         counts += f", {result.overtaken} superseded by other records"
     if result.quarantined:
         counts += f", {result.quarantined} in its quarantine"
+    counts += _gone(result.gone)
     if result.ok:
         fine = "nothing is missing" if result.extra is None else "nothing is missing, nothing is doubled"
         yield Text.assemble((fine, "bold green"), f"  {counted(result.records, 'record')}: {counts}")
@@ -197,6 +198,7 @@ def pattern_verdict(result: PatternVerdict) -> Iterator[RenderableType]:
     )
     if result.quarantined:
         counts += f", {result.quarantined} in quarantine"
+    counts += _gone(result.gone)
     if result.ok:
         fine = "nothing is missing" if result.extra is None else "nothing is missing, nothing is doubled"
         yield Text.assemble((clean(result.pattern), "bold"), "  ", (fine, "bold green"), f"  {counts}")
@@ -207,6 +209,11 @@ def pattern_verdict(result: PatternVerdict) -> Iterator[RenderableType]:
     for table, of_table in result.verdicts.items():
         if not of_table.ok:
             yield from verdict(of_table, table)
+
+
+def _gone(offsets: int | None) -> str:
+    """The offsets of topics that could not be compared, in words."""
+    return f"; not compared: {counted(offsets, 'offset')} that Kafka no longer has" if offsets else ""
 
 
 def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:

@@ -25,6 +25,7 @@ from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.sources.listing import below, glob_base, listing, matching, outside
 from driftline.sources.spooled import STDIN, format_in, is_pipe, is_url, shown
 
+_TOPIC = "kafka://"  # begins the URL of a topic
 _HEAD = 2**16  # bytes that show the format of a text
 # SQL of the path of the file that a row came from, which Spark has as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
@@ -67,6 +68,21 @@ def expand(
     return formats.pop(), files
 
 
+def topics_in(paths: Sequence[str]) -> str | None:
+    """The URL of the topics among paths; None if there is none. Raises UsageError if it is not alone.
+
+    >>> topics_in(["kafka://broker:9092/orders,refunds"]), topics_in(["orders.jsonl"])
+    ('kafka://broker:9092/orders,refunds', None)
+    """
+    urls = [path for path in paths if path.startswith(_TOPIC)]
+    if urls and len(paths) > 1:
+        raise UsageError(
+            f"{urls[0]}: topics are checked by themselves, against all that a table has taken of them",
+            "name one URL alone; it may have several topics: kafka://HOST:PORT/TOPIC,TOPIC",
+        )
+    return urls[0] if urls else None
+
+
 def format_of(path: str) -> str:
     """Return the format by the path's ending; for archives by their files, for `.txt` and `.log` by the text.
 
@@ -100,10 +116,9 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
         return [source]
     if is_stored(source):
         return _stored(source, fmt)
-    if source.startswith("kafka://"):
+    if source.startswith(_TOPIC):
         raise UsageError(
-            f"{source}: a topic has no files",
-            "capture it, and pass --audit and --verify to check each of its batches; or give a copy of its messages in files",
+            f"{source}: a topic has no files", "capture it; or give a copy of its messages in files"
         )
     path = Path(source)
     file_mode = mode(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from codecs import BOM_UTF8
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile
 from typing import IO, Any, NamedTuple
@@ -79,10 +79,16 @@ class SourcePlace:
 
 
 class BesideValue(NamedTuple):
-    """The key of a message; ``is_null``: its value is null."""
+    """The key of a message.
+
+    Attributes:
+        is_null: its value is null.
+        decoded: what a typed key is, as JSON; None for any other key.
+    """
 
     key: bytes | None
     is_null: bool
+    decoded: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +271,17 @@ def messages_to_deal(part: FilePart) -> Iterator[Read]:
                     yield Read(place, None, raw or b"", str(error), beside=beside)
 
 
-def as_read(message: Read, *, keys: bool, nulls: bool) -> list[Read]:
-    """A message as a table reads it; none for a null value, unless it reads ``nulls``."""
+def as_read(
+    message: Read,
+    *,
+    keys: bool,
+    nulls: bool,
+    keyed_by: Callable[[dict[str, Any], bytes | None], dict[str, Any]] = with_key,
+) -> list[Read]:
+    """A message as a table reads it; none for a null value, unless it reads ``nulls``.
+
+    ``keyed_by``: gives a record its message's key.
+    """
     record, beside = message.record, message.beside
     if beside is not None and beside.is_null and not nulls:
         return []
@@ -276,7 +291,7 @@ def as_read(message: Read, *, keys: bool, nulls: bool) -> list[Read]:
     if beside is None or not keys:
         return [replace(message, raw=b"")]
     try:
-        keyed = with_key(record, beside.key)
+        keyed = keyed_by(record, beside.key)
         return [replace(message, record=keyed, raw=b"", message=record, is_null=beside.is_null)]
     except MalformedText as error:
         return [replace(message, record=None, reason=str(error))]

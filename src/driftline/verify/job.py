@@ -67,7 +67,7 @@ from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.values import ValueSettings
 from driftline.verify.verdict import Verdict
 from driftline.verify.whole_columns import ColumnMatching
-from driftline.verify.wire import WIRE, wire_reads
+from driftline.verify.wire import WIRE, as_wire_read, wire_messages, wire_reads
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -216,6 +216,8 @@ def dealt_by_table(
         of_tasks = grouped(pieces, engine.cores)
         if fmt == MESSAGES:
             reads, floats = engine.parallelize(of_tasks).flatMap(_messages_to_deal), 0
+        elif fmt == WIRE:
+            reads, floats = engine.parallelize(sources).flatMap(wire_messages), _FLOATS
         else:
             reads, floats = _reads(engine, sources, fmt, of_tasks)
         in_paths = _values_in_paths(by_file, names.files, fmt)
@@ -292,15 +294,16 @@ class _SourceFiles:
         chosen = frozenset(self.sources)
         reads = engine.parallelize(self.dealt.tasks()).flatMap(dealt)
         reads = reads.filter(lambda read: read.place.file in chosen)
-        if self.dealt.fmt == MESSAGES:
+        if self.dealt.fmt in (MESSAGES, WIRE):
+            as_read_by = as_read if self.dealt.fmt == MESSAGES else as_wire_read
             keys, nulls = (
                 (False, False) if row_key is None else (row_key.reads_messages, row_key.deletes_by_null)
             )
-            reads = reads.flatMap(partial(as_read, keys=keys, nulls=nulls))
+            reads = reads.flatMap(partial(as_read_by, keys=keys, nulls=nulls))
         if self.fmt == "csv":
             dialects = {file: CsvDialect.of(properties) for file, properties in self.by_file.items()}
             reads = reads.map(partial(as_part, dialects, self.keys, own_signs=self.own_signs))
-        if in_messages and self.fmt not in TEXTS:
+        if in_messages and self.fmt not in (*TEXTS, WIRE):
             return reads.map(as_message), 0
         return reads, self.dealt.floats
 

@@ -127,10 +127,10 @@ class TableNames:
             return self.files[read.place.file].rpartition("/")[0]  # the partition
         path = self.paths[brace]
         if path[0] == _KEY and read.beside is not None:
-            return text_of(naming(read.beside.key, path[1:]))
-        inside: Any = read.record
-        for step in path:
-            inside = inside.get(step) if isinstance(inside, dict) and not isinstance(inside, Pairs) else None
+            decoded = read.beside.decoded
+            named = naming(read.beside.key, path[1:]) if decoded is None else _inside(decoded, path[1:])
+            return text_of(named)
+        inside = _inside(read.record, path)
         return _of_cell(inside, signs) if isinstance(inside, Cell) else text_of(inside)
 
     def _part(
@@ -157,6 +157,13 @@ class TableNames:
     def _is_kept(self, letter: str) -> bool:
         is_plain = letter.isascii() or not self.ascii_only
         return letter == "_" or (is_plain and (letter.isalpha() or letter.isdecimal()))
+
+
+def _inside(value: Any, path: Sequence[str]) -> Any:
+    """The value at a path of keys; None where there is none."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) and not isinstance(value, Pairs) else None
+    return value
 
 
 def _of_cell(cell: Cell, signs: tuple[bool, str]) -> str | None:
@@ -267,7 +274,10 @@ def deal(names: TableNames, folder: Path, reads: Iterable[Read]) -> Iterator[Rec
     buffer: dict[str, list[Read]] = {}
     with (folder / uuid4().hex).open("wb") as file:
         for number, read in enumerate(reads, 1):
-            buffer.setdefault(names.table_of(read), []).append(read)
+            table = names.table_of(read)
+            # A null value that names no table is no record
+            if read.beside is None or not read.beside.is_null or not table.endswith(f".{OTHER}"):
+                buffer.setdefault(table, []).append(read)
             if not number % _RUN:
                 yield from _written(buffer, file)
         yield from _written(buffer, file)

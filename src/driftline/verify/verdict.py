@@ -24,7 +24,7 @@ class MismatchJson(TypedDict):
 class VerdictJson(TypedDict):
     """The counts of the source's records, and the first missing ones.
 
-    ``extra`` null: not checked. ``deleted``, ``overtaken``: of a table with a key.
+    ``extra`` null: not checked. ``deleted``, ``overtaken``: of a table with a key; ``gone``: of topics.
     """
 
     ok: bool
@@ -36,6 +36,7 @@ class VerdictJson(TypedDict):
     extra: int | None
     deleted: NotRequired[int | None]
     overtaken: NotRequired[int]
+    gone: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Verdict(Shown):
     ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
     there n times. ``extra``: rows, and records in quarantine, beyond the records; None if that was not
     checked. Of a table with a key also ``deleted``: records that have deleted their rows, and ``overtaken``:
-    those that a later one of their key has overtaken; None for other tables.
+    those that a later one of their key has overtaken; None for other tables. ``gone``: offsets that the table
+    has taken and Kafka no longer has, which were not compared; None for other sources.
     """
 
     records: int
@@ -69,6 +71,7 @@ class Verdict(Shown):
     extra: int | None = None
     deleted: int | None = None
     overtaken: int | None = None
+    gone: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -119,6 +122,10 @@ class Verdict(Shown):
         mismatches = [as_json(MismatchJson, mismatch) for mismatch in self.mismatches]
         return as_json(VerdictJson, self, mismatches=mismatches)
 
+    def to_dicts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what `--json` prints."""
+        yield self.to_dict()
+
 
 class PatternVerdictJson(TypedDict):
     """The sums of a check of many tables. ``tables``: the number of those that were checked."""
@@ -131,14 +138,16 @@ class PatternVerdictJson(TypedDict):
     quarantined: int
     missing: int
     extra: int | None
+    gone: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PatternVerdict(Shown):
-    """The verdicts on the tables of a pattern, by name. Counts are records."""
+    """The verdicts on the tables of a pattern, by name. Counts are records; ``gone``: as of `Verdict`."""
 
     pattern: str
     verdicts: Mapping[str, Verdict]
+    gone: int | None = None
 
     @property
     def ok(self) -> bool:

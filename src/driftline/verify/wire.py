@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from driftline.core.settings.condition import MESSAGE_KEY
-from driftline.verify.files import Read, SourcePlace, opened
+from driftline.verify.files import BesideValue, Read, SourcePlace, as_read, opened
 from driftline.verify.json_texts import MalformedText
 from driftline.verify.messages import FRAME, is_framed, number_of, with_key
 from driftline.verify.messages import read as read_messages
@@ -52,22 +54,31 @@ def write_schemas(
 
 def wire_reads(path: str) -> Iterator[Read]:
     """The records of a file of typed messages, each with its message's key, if keys are read."""
-    schemas = WireSchemas.beside(path)
+    for message in wire_messages(path):
+        yield from as_wire_read(message, keys=message.beside is not None, nulls=True)
+
+
+def wire_messages(path: str) -> Iterator[Read]:
+    """The records of a file of typed messages, and what is beside them, if keys are read."""
+    schemas = WireSchemas.beside(str(Path(path).parent))
     with opened(path) as file:
         for offsets, _, raws, keys in read_messages(file):
             for number, (offset, raw) in enumerate(zip(offsets, raws, strict=True)):
-                place = SourcePlace(path, 0, offset)
+                place, beside = SourcePlace(path, 0, offset), None
+                if keys is not None:
+                    beside = BesideValue(keys[number], raw is None, schemas.key(keys[number]))
                 try:
-                    record = {} if raw is None else schemas.value(raw)
-                    if keys is None:
-                        yield Read(place, record)
-                        continue
-                    keyed = schemas.with_key(record, keys[number])
-                    # Of a record that waits the quarantine has its key, too; of a message in an envelope not.
-                    message = record if schemas.in_envelopes else None
-                    yield Read(place, keyed, message=message, is_null=raw is None)
+                    yield Read(place, {} if raw is None else schemas.value(raw), raw or b"", beside=beside)
                 except MalformedText as error:
-                    yield Read(place, None, raw or b"", str(error))
+                    yield Read(place, None, raw or b"", str(error), beside=beside)
+
+
+def as_wire_read(message: Read, *, keys: bool, nulls: bool) -> list[Read]:
+    """A typed message as a table reads it, as `as_read` has one of JSON."""
+    schemas = WireSchemas.beside(str(Path(message.place.file).parent))
+    reads = as_read(message, keys=keys, nulls=nulls, keyed_by=schemas.with_key)
+    # Of a record that waits the quarantine has its key, too; of a message in an envelope not.
+    return reads if schemas.in_envelopes else [replace(read, message=None) for read in reads]
 
 
 class WireSchemas:
@@ -78,11 +89,12 @@ class WireSchemas:
         self._fmt, self._schemas = fmt, schemas
         self._decoders: dict[int, Decode] = {}
 
-    @classmethod
-    def beside(cls, path: str) -> WireSchemas:
-        """The schemas of the messages in a file."""
-        content = json.loads((Path(path).parent / _SCHEMAS).read_text(encoding="utf-8"))
-        return cls(**content)
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def beside(folder: str) -> WireSchemas:
+        """The schemas of the messages in the files of a folder."""
+        content = json.loads(Path(folder, _SCHEMAS).read_text(encoding="utf-8"))
+        return WireSchemas(**content)
 
     def value(self, raw: bytes) -> dict[str, Any]:
         """The record that a value is. Raises MalformedText."""
@@ -90,6 +102,15 @@ class WireSchemas:
         if type(record) is not dict:
             raise MalformedText("its value is no record")
         return record
+
+    def key(self, key: bytes | None) -> Any:
+        """The value of a typed key, as JSON; None for any other key."""
+        if key is None or not is_framed(key):
+            return None
+        try:
+            return as_json(self._decoded(key))
+        except MalformedText:
+            return None
 
     def with_key(self, record: dict[str, Any], key: bytes | None) -> dict[str, Any]:
         """A message's record with its key, which may be typed, or a text. Raises MalformedText."""

@@ -121,6 +121,8 @@ class Token:
         first = last.contents.get("first") if last is not None else next(iter(self.files), None)
         contents = {**self.contents, "batch": f"{self.stream}:{self.epoch}"}
         contents |= {} if first is None else {"first": first}
+        if "offsets" in contents:
+            contents["since"] = _since(last.contents if last is not None else None, self.contents)
         return {**self.properties, CONTENTS + self.name: json.dumps(contents)}
 
     def reached(self, properties: Mapping[str, str]) -> bool:
@@ -156,6 +158,33 @@ class Token:
         # Numbers of two checkpoints say nothing about each other: this one would bring all records again.
         if last is not None and last.stream not in (self.stream, self.follows):
             raise other_checkpoint(self.name, name, last)
+
+
+def _since(before: Mapping[str, Any] | None, contents: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """The first offsets that a table has taken, by topic and partition, with a batch of these ``contents``.
+
+    Args:
+        before: those of the batch before; None if this is the first one. What it does not tell stays unknown.
+
+    >>> first = {"offsets": {"t": {"0": [5, 9]}}, "topics": {"t": "a"}}
+    >>> _since(None, first), _since(first, first)
+    ({'t': {'0': 5}}, {'t': {}})
+    >>> then = {"since": {"t": {"0": 5}}, **first}
+    >>> next_batch = {"offsets": {"t": {"0": [9, 10], "1": [0, 2]}}}
+    >>> _since(then, {**next_batch, "topics": {"t": "a"}}), _since(then, {**next_batch, "topics": {"t": "b"}})
+    ({'t': {'0': 5, '1': 0}}, {'t': {'0': 9, '1': 0}})
+    """
+    had, ids = (before or {}).get("offsets", {}), (before or {}).get("topics", {})
+    since: dict[str, dict[str, int]] = {}
+    for topic, partitions in contents["offsets"].items():
+        is_same = topic in had and ids.get(topic) == contents.get("topics", {}).get(topic)
+        known = (before or {}).get("since", {}).get(topic, {}) if is_same else {}
+        since[topic] = {
+            number: min(first, known.get(number, first))
+            for number, (first, _) in partitions.items()
+            if number in known or not (is_same and number in had[topic])
+        }
+    return since
 
 
 def check_table(capture: str, expected: str | None, name: str, uuid: str | None) -> None:

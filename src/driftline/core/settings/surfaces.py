@@ -33,6 +33,7 @@ _SWITCHES = {
     "drop_rest": "drop_rest=True",
     "dry_run": "dry_run=True",
     "exact": "exact=True",
+    "exactly": "exactly=True",
     "no_keep": "keep=False",
     "purge": "purge=True",
     "siblings": "siblings=True",
