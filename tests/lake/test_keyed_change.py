@@ -432,3 +432,18 @@ def test_what_is_told_of_a_table_with_a_key(lake: Lake, table_name: str, tmp_pat
     assert sorted(row["_is_deleted"] for row in shown) == [False] * 4 + [True]
     assert table.stats(exact=True).records == 5
     assert [t.name for t in lake.tables() if t.name.startswith(f"{table_name}_")] == []
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN id TO ident", "DROP COLUMN id", "DROP COLUMN _order"])
+def test_a_column_by_which_rows_are_known_that_another_engine_takes_away_stops_batches_until_it_is_back(
+    lake: Lake, table_name: str, change: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "seq": 2, "n": "a"}], key="id", order_by="seq")
+    tamper(table, f"ALTER TABLE {{t}} {change}")
+    with pytest.raises(DataError, match="another engine has renamed or dropped that column") as refused:
+        table.ingest([{"id": 1, "seq": 1, "n": "late"}])
+    assert "Table.undo()" in (refused.value.hint or "")
+    table.undo(yes=True)
+    assert table.ingest([{"id": 1, "seq": 1, "n": "late"}]).to_dict()["late"] == 1
+    assert [row["n"] for row in rows_of(table)] == ["a"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
 from driftline.core.history.batch_properties import by_batch, place_of
-from driftline.core.history.entries import MOVED
+from driftline.core.history.entries import BATCH, MOVED
 from driftline.core.planning.own_columns import own_column
 from driftline.core.planning.patchable import variant_in
 from driftline.core.schema.definition import ORDER_PROPERTY
@@ -20,9 +20,17 @@ from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.settings.condition import MESSAGE_KEY
 from driftline.core.settings.fields import excluded_paths, spelled_path
-from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
+from driftline.core.settings.row_key import (
+    DELETED_KIND,
+    ORDER_COLUMN,
+    ORDER_KIND,
+    ORDERS_KIND,
+    RowKey,
+    table_property,
+)
+from driftline.core.settings.table import TableSettings
 from driftline.errors import DataError
-from driftline.formats.base import KeyedTransaction, Transaction
+from driftline.formats.base import KeyedTransaction, State, Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.pipeline import BatchRun, Written, summary
 from driftline.keys.filling import RowFiller
@@ -114,10 +122,27 @@ def _truncated(planned: Planned) -> dict[str, str]:
     return by_batch(planned.state.properties, place, planned.batch.id) if truncate.new else {}
 
 
+def _check_columns(state: State, settings: TableSettings, row_key: RowKey, table: str) -> None:
+    """Raise DataError for a table with batches that has lost a column by which its rows are known."""
+    # Rows would count as new, and a batch would bring the keys that are there a second time.
+    if BATCH not in state.properties or not state.exists:
+        return
+    struct = state.schema.struct
+    lost = [spelled_path(path) for path in row_key.key if not any(columns_of(struct, path, settings.mark))]
+    if row_key.order_by and own_column(struct, ORDER_KIND) is None:
+        lost.append(ORDER_COLUMN.name)
+    if lost:
+        raise DataError(
+            f"{table}: it knows its rows by {lost[0]}, and another engine has renamed or dropped that column",
+            f"give the column its name back; or driftline undo {table}, if that was its last change",
+        )
+
+
 def _check_possible(planned: Planned) -> None:
     row_key, table = planned.settings.row_key, planned.batch.table.name
     if row_key is None:
         return
+    _check_columns(planned.state, planned.settings, row_key, table)
     if rewritten := planned.plan.rewrites:
         raise DataError(
             f"{table}: {dotted(rewritten[0].path)} would have to be rewritten, which is not possible in a table with a key",

@@ -73,7 +73,7 @@ _CALLS = tuple(
         (r"driftline alter (?P<sql>ARG)", "Lake.alter({sql})"),
         (r"--to (VERSION)\b", r"to=\1"),
         (r"driftline (alter|tables|query)\b", r"Lake.\1()"),
-        (r"driftline (drop|history|ingest|resolve|schema|stats|view)\b(?: ARG\.ARG)?", r"Table.\1()"),
+        (r"driftline (drop|history|ingest|resolve|schema|stats|undo|view)\b(?: ARG\.ARG)?", r"Table.\1()"),
     )
 )
 
