@@ -76,7 +76,7 @@ def test_promoted_one_after_the_other(lake: Lake, table_name: str, tmp_path: Pat
         "`a.b`": 2, "m.value.v": 2, "````": 1,
     }  # fmt: skip
     table.promote("`a.b`", "m.value.v", "````")
-    table.promote("new")
+    assert "2 values got columns" in str(table.promote("new"))
     with pytest.raises(DataError, match=r"nothing in the rest at or below new\nthere is items.element.z, q"):
         table.promote("new")
     files += more(table, tmp_path, FOURTH)

@@ -40,6 +40,7 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
 from driftline.operations.keyed import check_promoted
 from driftline.operations.replay import explaining
+from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.lost import waiting
 from driftline.sql.quoting import any_value, name
@@ -62,8 +63,8 @@ class PromotedJson(TypedDict):
     notes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Promoted:
+@dataclass(frozen=True, slots=True, repr=False)
+class Promoted(Shown):
     """The paths that got columns, or would.
 
     ``values``: the number for each path; ``changes``: to the table's columns.

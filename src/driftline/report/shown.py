@@ -12,6 +12,7 @@ from driftline.operations.expire import Expired
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.listing import Quarantine
+from driftline.operations.promote import Promoted
 from driftline.operations.replan import Replan
 from driftline.operations.replay import Discarded, Replay
 from driftline.operations.resolve import Resolved
@@ -63,6 +64,7 @@ shows(Undone, undone)
 shows(Layout, layout)
 shows(View, drift.view)
 shows(Resolved, drift.resolved)
+shows(Promoted, drift.promoted)
 shows(Replan, drift.replanned)
 shows(Quarantine, drift.quarantine)
 shows(Replay, drift.replayed)
