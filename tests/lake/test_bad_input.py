@@ -92,7 +92,9 @@ def test_quarantined_with_its_reason(table: Table, tmp_path: Path) -> None:
         (folder / f"{number}.jsonl").write_bytes(b'{"good": 1}\n' + line + b'\n{"good": 2}')
     result = table.ingest(folder)
     assert (result.rows_written, result.rows_quarantined) == (2 * len(QUARANTINED), len(QUARANTINED))
-    assert not table.ingest(folder, dry_run=True, again=True).changes
+    planned = table.ingest(folder, dry_run=True, again=True)
+    assert not planned.changes
+    assert planned.to_dict()["malformed"] == result.to_dict()["malformed"] == list(result.rejected)
     proven(table, folder)
     for row in quarantine.of(table.format).read().collect():
         assert row.reason and row.line == 2, row

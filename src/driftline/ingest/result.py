@@ -78,6 +78,7 @@ class ResultJson(TypedDict):
         settings: settings that the batch changes for later ones, if any.
         expect: the records that do not meet expectations, by their names, with the first one.
         inserted: records of a table with a key that inserted a row; likewise the fields to ``ignored``.
+        malformed: why the first lines that are no records are set aside, with their places.
         audit: what the checks of an audit found, if it failed.
         pattern: that named the table, if one did.
     """
@@ -108,6 +109,7 @@ class ResultJson(TypedDict):
     duplicate: NotRequired[int]
     expect: NotRequired[dict[str, ExpectJson]]
     conflicts: NotRequired[list[ConflictJson]]
+    malformed: NotRequired[list[str]]
     layout: NotRequired[TableLayoutJson]
     audit: NotRequired[list[ViolationJson]]
     pattern: NotRequired[str]
@@ -285,8 +287,8 @@ class Result(Shown):
     def to_dict(self) -> ResultJson:
         """Return the JSON that `ingest --json` prints.
 
-        ``conflicts`` is present only if records were refused, ``layout`` only if one was requested for a new
-        table, ``audit`` only if the batch failed one.
+        ``conflicts`` is present only if records were refused, ``malformed`` if lines are no records,
+        ``layout`` only if one was requested for a new table, ``audit`` only if the batch failed one.
         """
         counts = {} if self.by_key is None else asdict(self.by_key)
         return as_json(
@@ -307,6 +309,7 @@ class Result(Shown):
             not_changes=self.marks or None,
             expect={name: outcome.to_dict() for name, outcome in self.expect.items()} or None,
             conflicts=[_conflict_to_dict(conflict) for conflict in self.conflicts] or None,
+            malformed=self.malformed or None,
             audit=[violation.to_dict() for violation in self.audit] or None,
             **counts,
         )
