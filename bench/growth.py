@@ -1,12 +1,14 @@
-"""Growth of time and memory with rows, columns, depth, drifted fields, files and batches; next to plain Spark.
+"""Growth of time and memory with rows, columns, depth, drifted fields, files, batches, tables; next to plain Spark.
 
     make bench-growth                              the default, about a quarter of an hour
     make bench-growth ARGS=--quick                 a try
     make bench-growth ARGS=--whole                 up to 10,000,000 rows as well
     make bench-growth ARGS="--only columns --rounds 5"
+    make bench-growth ARGS="--only columns --sizes 100000 --sides driftline"
 
 Each curve has a process of its own, in which this product and plain Spark (a schema inferred, an append with
-mergeSchema) take the same files into new tables, in turn. A slope is that of the last points on log-log scale: 1 is
+mergeSchema) take the same files into new tables, in turn; only this product deals a batch over tables. CPU is of all
+processes, and says more than time on a machine with other work. A slope is that of the last points on log-log scale: 1 is
 linear. What is steeper than 1.1, noise allowed for, bends. Writes growth.json, growth.md and growth.svg into --out.
 """
 
@@ -34,6 +36,7 @@ SIZES = {
     "drifted": [0, 5, 50, 500],
     "files": [1, 10, 100, 1_000, 5_000],
     "batches": [10, 100, 500, 1_000],
+    "tables": [1, 10, 100],
     "memory": [100_000, 1_000_000],
 }
 QUICK = {
@@ -44,6 +47,7 @@ QUICK = {
     "drifted": [0, 5, 50],
     "files": [1, 10, 100],
     "batches": [10, 20, 40],
+    "tables": [1, 10],
     "memory": [10_000, 50_000],
 }
 MOST = 10_000_000  # rows, of --whole
@@ -87,10 +91,11 @@ def _grown(args: argparse.Namespace, curve: str, folder: Path) -> list[Panel]:
     """Time by size; of what is compared in memory, that."""
     over = OVER.get(curve, curve)
     time = Panel(f"Time by {over}", over, "s")
+    used = Panel(f"CPU by {over}", over, "s")
     java = Panel("Java, at most", over, "MB", factor=MB)
     workers = Panel("Python workers, at most", over, "MB", factor=MB)
     apart = curve == "memory"
-    for sides in [[side] for side in SIDES] if apart else [SIDES]:
+    for sides in [[side] for side in args.sides] if apart else [args.sides]:
         asked = {
             "curve": curve,
             "sizes": args.sizes[curve],
@@ -99,15 +104,17 @@ def _grown(args: argparse.Namespace, curve: str, folder: Path) -> list[Panel]:
         }
         for job in _run(args, folder / sides[0].split()[0], asked, memory=apart):
             time.add(job["line"], job["size"], job["seconds"])
+            used.add(job["line"], job["size"], job["cpu"])
             java.add(job["line"], job["size"], job["java"])
             workers.add(job["line"], job["size"], job["workers"] or None)
-    return [java, workers] if apart else [time]
+    return [java, workers] if apart else [time, used]
 
 
 def _batches(args: argparse.Namespace, folder: Path) -> list[Panel]:
     """Captures: each in a process of its own, because it is its memory that is looked at."""
     over, panels = OVER["batches"], {}
     panels["seconds"] = Panel("A micro-batch, median since the last", over, "ms", FLAT, factor=1e3)
+    panels["cpu"] = Panel("CPU of a micro-batch, mean since the last", over, "ms", FLAT, factor=1e3)
     panels["metadata"] = Panel("Metadata, or catalog", over, "kB", FLAT, factor=1e-3)
     for listed in ("snapshots", "schemas", "metadata files"):
         panels[listed] = Panel(f"Kept {listed}", over, "count", FLAT)
@@ -150,6 +157,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", action="append", choices=list(SIZES), help="may be repeated")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--captures", nargs="*", choices=list(CAPTURES), help="of the curve of micro-batches")
     parser.add_argument("--sizes", type=int, nargs="*", help="of the one curve that --only names")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")

@@ -29,8 +29,8 @@ items array<struct<sku string, price double, n bigint>>, referrer string, ok boo
 
 
 def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, Any]]:
-    """Takes as many files as the last mark says, each a micro-batch of one capture. At each mark: the median seconds of
-    the micro-batches since the mark before, the bytes of the newest metadata and how much it lists, and the driver's
+    """Takes as many files as the last mark says, each a micro-batch of one capture. At each mark: the median and
+    CPU seconds of the micro-batches since the mark before, the bytes of the newest metadata and how much it lists, and the driver's
     memory after a collection, in bytes. Of changes by key, at the end: what reading takes, next to a fresh table."""
     files, keyed = folder / "in", "by key" in line
     lake = Lake.open(folder / "lake", ducklake="duckdb" if line.endswith("DuckLake") else None)
@@ -41,7 +41,8 @@ def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, An
         data.batches(files, marks[-1], RECORDS)
     query = _plain(lake, files, folder) if line.startswith("plain") else _ours(lake, files)
     took: dict[int, float] = {}
-    since, todo = 0, list(marks)
+    since, todo, me = 0, list(marks), psutil.Process()
+    before = cpu(me)
     while todo:
         ended = query.awaitTermination(POLL)
         last = query.lastProgress
@@ -51,13 +52,15 @@ def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, An
             took |= {p["batchId"]: p["durationMs"]["triggerExecution"] / 1e3 for p in done}
         while todo and reached >= todo[0]:
             mark = todo.pop(0)
+            used = cpu(me) - before
             seconds = [s for n, s in took.items() if since <= n < mark]
             found = {**_table(lake, folder, line), **_memory(lake)}
             if keyed and not todo:
                 query.awaitTermination()
                 found["reading"] = _reading(lake)
-            yield {"line": line, "size": mark, "seconds": statistics.median(seconds), **found}
-            since = mark
+            costs = {"seconds": statistics.median(seconds), "cpu": used / (mark - since)}
+            yield {"line": line, "size": mark, **costs, **found}
+            since, before = mark, cpu(me)
         if ended and todo:
             raise RuntimeError(f"the stream ended before batch {todo[0]}")
 

@@ -124,6 +124,17 @@ def drifting(folder: Path, fields: int, records: int) -> list[Path]:
     )
 
 
+def kinds(folder: Path, count: int, records: int) -> tuple[list[Path], list[Path]]:
+    """Records of so many kinds, of which each has a field of its own; and a hundred of the first kind."""
+
+    def record(number: int, kind: int) -> dict[str, object]:
+        return {"kind": f"k{kind}", "number": number, f"of_{kind}": number}
+
+    dealt = _lines(record(number, number % count) for number in range(records))
+    one = _lines(record(number, 0) for number in range(100))
+    return _split(folder / f"kinds-{count}", dealt, 1), _split(folder / f"kinds-{count}-one", one, 1)
+
+
 def _blocks(folder: Path, records: int) -> list[Path]:
     block = folder / f"block-{min(records, BLOCK)}"
     written = (

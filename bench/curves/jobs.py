@@ -49,6 +49,7 @@ class Jobs:
             "widening": self._widening,
             "depth": self._depth,
             "memory": self._memory,
+            "tables": self._many,
         }[curve]
         for size in sizes:
             again, started = make(size), time.monotonic()
@@ -100,6 +101,21 @@ class Jobs:
         def jobs(turned: bool) -> Iterator[Job]:
             for name, files in made.items():
                 yield from self._both(name, records, files, turned)
+
+        return jobs
+
+    def _many(self, count: int) -> Callable[..., Iterator[Job]]:
+        """A batch over so many tables, twice, and one into one of them. Only this product deals records over tables."""
+        dealt, one = data.kinds(self.data, count, 5_000)
+
+        def jobs(turned: bool) -> Iterator[Job]:
+            del turned
+            ours, namespace = self.sides[OURS].lake, self._table()
+            tables = ours.fan_out(f"{namespace}.{{kind}}", max_tables=count)
+            table = ours.table(f"{namespace}.k0")
+            for what in (", new tables", ", again"):
+                yield Job(OURS + what, count, lambda: tables.ingest(dealt, again=True))
+            yield Job(f"{OURS}, one of them", count, lambda: table.ingest(one, again=True))
 
         return jobs
 

@@ -18,8 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import psutil
 from curves.batches import captured
 from curves.jobs import Jobs
+from measure import cpu
 
 
 def main() -> None:
@@ -35,14 +37,15 @@ def main() -> None:
         for found in captured(folder, asked["line"], asked["sizes"]):
             tell("found", **found)
         return
+    me = psutil.Process()
     jobs = Jobs(folder, asked["sides"])
     for job in jobs.of(asked["curve"], asked["sizes"], asked["rounds"]):
         gc.collect()
         os.sync()  # what was written before is no load of this one
         tell("begin", line=job.line, size=job.size)
-        start = time.perf_counter()
+        start, used = time.perf_counter(), cpu(me)
         job.run()
-        tell("end", seconds=time.perf_counter() - start)
+        tell("end", seconds=time.perf_counter() - start, cpu=cpu(me) - used)
 
 
 if __name__ == "__main__":
