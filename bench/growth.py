@@ -143,7 +143,8 @@ def _run(
     try:
         for told in watched(command, folder / "log", heap, memory=memory):
             print(
-                f"  {asked['curve']:8} {told['line']:28} {told['size']:>10,}  {told['seconds']:8.2f} s",
+                f"  {asked['curve']:8} {told['line']:28} {told['size']:>10,}  {told['seconds']:8.2f} s"
+                f"  {told['cpu']:8.2f} CPU",
                 flush=True,
             )
             yield told

@@ -175,12 +175,32 @@ class _FieldValues:
         kind = {int: "whole", str: "text"}.get(type(low))
         if kind is None or kind not in self.by_kind:
             return kind is None
-        # Sorted once for all row groups, and only where bounds are asked for.
-        if kind not in self.sorted:
-            self.sorted[kind] = np.sort(self.by_kind[kind].to_numpy(zero_copy_only=False))
-        values = self.sorted[kind]
+        values = self._ascending(kind)
         position = int(np.searchsorted(values, low))
         return bool(position < len(values) and values[position] <= high)
+
+    def places(self, columns: FieldColumns, rows: pa.Table) -> NDArray[np.int64] | None:
+        """The numbers of the rows with one of the values; None where that takes a look at each row."""
+        if len(columns.columns) > 1 or columns.columns[0][1].name not in ("int", "long"):
+            return None
+        stored = rows.column(str(columns.ids[0])).combine_chunks()
+        if stored.null_count or not pa.types.is_integer(stored.type):
+            return None
+        held = stored.to_numpy()
+        # Keys that grow with time stand in order in a file: a few steps find each, and none is hashed.
+        if not (held[1:] > held[:-1]).all():
+            return None
+        sought = self._ascending("whole") if "whole" in self.by_kind else np.array([], np.int64)
+        places = np.searchsorted(held, sought)
+        inside = places < len(held)
+        places, sought = places[inside], sought[inside]
+        return places[held[places] == sought]
+
+    def _ascending(self, kind: str) -> NDArray[Any]:
+        # Sorted once for all row groups, and only where it is asked for.
+        if kind not in self.sorted:
+            self.sorted[kind] = np.sort(self.by_kind[kind].to_numpy(zero_copy_only=False))
+        return self.sorted[kind]
 
 
 class SoughtKeys(Protocol):
@@ -189,6 +209,13 @@ class SoughtKeys(Protocol):
     @property
     def ids(self) -> list[int]:
         """The columns that are compared."""
+
+    def candidates(self, rows: pa.Table) -> NDArray[np.int64] | None:
+        """The ascending numbers of the rows that may match; None if that may be all of them.
+
+        Args:
+            rows: columns by id.
+        """
 
     def codes(self, rows: pa.Table) -> pa.Array:
         """Return the code of each row; null for a row that does not match.
@@ -247,6 +274,14 @@ class BatchKeys:
         # One row of each key is taken; any would do, as their key values are equal.
         rows[own[has_key].astype(np.int64)] = has_key
         return self.rows.take(pa.array(rows))
+
+    def candidates(self, rows: pa.Table) -> NDArray[np.int64] | None:
+        """The ascending numbers of the rows that may have a key of the batch; None if that may be all.
+
+        Args:
+            rows: columns by id.
+        """
+        return self._values[0].places(self.fields[0], rows)
 
     def codes(self, rows: pa.Table) -> pa.Array:
         """Return the code of each row's key, null if the batch does not have it.

@@ -251,6 +251,9 @@ class KeysAndOlder:
         """The columns that are compared."""
         return [*self.keys.ids, self.order]
 
+    def candidates(self, rows: pa.Table) -> None:
+        """Any row may be older."""
+
     def codes(self, rows: pa.Table) -> pa.Array:
         """Return the code of each row; null for a row that does not match."""
         codes = self.keys.codes(rows)

@@ -37,7 +37,9 @@ class KeyCache:
     else drop what the next one begins with. Threads may share it; the latest `begin` bounds the whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle: int = 0) -> None:
+        """Make an empty cache, which keeps nothing of the first ``idle`` look-ups: there may be no more."""
+        self._idle = idle
         self.most = 0
         self._files: OrderedDict[Hashable, tuple[KeyRows, int]] = OrderedDict()
         self._used: set[Hashable] = set()
@@ -47,9 +49,10 @@ class KeyCache:
     def begin(self, most: int) -> None:
         """Begin a look-up, with at most this many bytes from now on."""
         with self._lock:
-            self.most = most
+            self.most = 0 if self._idle else most
+            self._idle = max(0, self._idle - 1)
             self._used.clear()
-            self._shrink(most)
+            self._shrink(self.most)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._files
@@ -104,6 +107,24 @@ class KeyFile:
 
 
 @dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows of a ``file`` that may have a key, whose first row has the position ``begin``.
+
+    Attributes:
+        places: the rows' numbers from there on; None if they are all rows.
+    """
+
+    file: str
+    begin: int
+    rows: pa.Table
+    places: NDArray[np.int64] | None
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions in the file of some of the rows."""
+        return self.begin + (rows if self.places is None else self.places[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class KeyFinder:
     """Finds rows by their keys; it is sent to tasks.
 
@@ -127,12 +148,12 @@ class KeyFinder:
             cache: of what was read before.
         """
         hits: list[Found] = []
-        gathered: list[tuple[str, int, pa.Table]] = []
+        gathered: list[_Candidates] = []
         size = 0
         for file in files:
             for begin, rows in self._read(file) if cache is None else self._cached(file, cache):
-                gathered.append((file.path, begin, rows))
-                size += rows.nbytes
+                gathered.append(candidates := self._candidates(file.path, begin, rows))
+                size += candidates.rows.nbytes
                 if size > _GATHERED:
                     hits += self._found(gathered)
                     gathered, size = [], 0
@@ -144,7 +165,7 @@ class KeyFinder:
             str(id_): rows.column(str(id_)) if str(id_) in rows.column_names else file.absent(id_, len(rows))
             for id_ in self._ids
         }
-        return self._found([(file.path, 0, pa.table(columns))])
+        return self._found([self._candidates(file.path, 0, pa.table(columns))])
 
     def cache_key(self, path: str) -> Hashable:
         """The columns of a file that the look-up reads, as a cache knows them."""
@@ -167,15 +188,21 @@ class KeyFinder:
         beside = [id_ for id_ in (self.order, self.deleted, self.row_id) if id_ is not None]
         return list(dict.fromkeys([*self.keys.ids, *beside]))
 
-    def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
+    def _candidates(self, file: str, begin: int, rows: pa.Table) -> _Candidates:
+        places = self.keys.candidates(rows)
+        return _Candidates(file, begin, rows if places is None else rows.take(pa.array(places)), places)
+
+    def _found(self, gathered: Sequence[_Candidates]) -> list[Found]:
         if not gathered:
             return []
+        keys = [str(id_) for id_ in self.keys.ids]
         # Files from before a promotion have the column in its older type; keys compare across both.
-        table = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
+        table = pa.concat_tables([some.rows.select(keys) for some in gathered], promote_options="permissive")
         codes = self.keys.codes(table)
         positions = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
         out, start = [], 0
-        for path, begin, rows in gathered:
+        for some in gathered:
+            rows = some.rows
             low, high = np.searchsorted(positions, [start, start + len(rows)])
             in_file = positions[low:high]
             if len(in_file):
@@ -190,7 +217,8 @@ class KeyFinder:
                     )
                 )
                 orders = pa.nulls(len(hits), pa.string()) if orders is None else orders
-                out.append(Found(path, in_file - start + begin, taken, orders, deleted, row_ids))
+                places = some.positions(in_file - start)
+                out.append(Found(some.file, places, taken, orders, deleted, row_ids))
             start += len(rows)
         return out
 
@@ -202,7 +230,7 @@ class KeyFinder:
             whole: read all row groups.
         """
         ids = self._ids
-        with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
+        with self.open(file.path) as stream, self._opened(stream) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
             # Without ids only names are left, and a renamed column would be read as another one.
             if not paths:
@@ -220,6 +248,29 @@ class KeyFinder:
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
                     yield begin, _by_id(read, ids, paths, file, group.num_rows)
                 begin += group.num_rows
+
+
+    def _opened(self, stream: pa.NativeFile) -> pq.ParquetFile:
+        """Open a file so that orders which many rows share are not copied for each row."""
+        footer = pq.read_metadata(stream)
+        paths = leaf_paths(footer.schema.to_arrow_schema())
+        order = ".".join(paths.get(self.order, ())) if self.order not in (None, *self.keys.ids) else ""
+        leaves = {footer.schema.column(i).path: i for i in range(len(footer.schema.names))}
+        shared = order in leaves and _are_shared(footer, leaves[order])
+        return pq.ParquetFile(
+            stream, metadata=footer, pre_buffer=True, read_dictionary=[order] if shared else None
+        )
+
+
+_NUMBER = 4  # bytes that tell a row's place in a dictionary
+
+
+def _are_shared(footer: pq.FileMetaData, leaf: int) -> bool:
+    """True if the texts of a column are fewer than its rows."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    size = sum(group.column(leaf).total_uncompressed_size for group in groups)
+    # Texts that are each another would have to be hashed first.
+    return bool(size < _NUMBER * footer.num_rows)
 
 
 def _key_column(rows: pa.Table, id_: int, type_: pa.DataType) -> pa.Array:

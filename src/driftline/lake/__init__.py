@@ -22,6 +22,7 @@ from driftline.formats.lakes import Catalog, DroppedFolder, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, dropped, iceberg, located, relocate, relocate_table
 from driftline.ingest.assignment import MAX_TABLES
 from driftline.ingest.batch import RecentBatches
+from driftline.keys.stored import KeyCache
 from driftline.lake.fan_out import PatternTables
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
@@ -91,7 +92,7 @@ class Lake(Shown):
         self.embedded = embedded
         self._java: Popen[Any] | None = None
         self._configured: tuple[Mapping[str, str], ...] = ()
-        self.recent = RecentBatches()
+        self.recent = RecentBatches(KeyCache(idle=1))  # most processes ingest once
         self.recent_of: dict[str, RecentBatches] = {}  # of the tables of patterns
         self._start = start
         self._plain = plain

@@ -182,7 +182,7 @@ class SettingArguments(TypedDict, total=False):
         flag=Flag("With a key: a record replaces its row (replace), only the fields that it has (patch), or is a duplicate (keep)."),
     )]
     key_cache: Annotated[str, Setting(
-        about="How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.",
+        about="How much memory a capture, or a process that goes on ingesting, takes for keys of rows that it has read: `256mb`, `1gb`, `0`.",
         default="256mb",
     )]
     envelope: Annotated[Envelope, Setting(
