@@ -19,9 +19,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
+from measure import cpu
+
 from curves.batches import captured
 from curves.jobs import Jobs
-from measure import cpu
 
 
 def main() -> None:

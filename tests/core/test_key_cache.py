@@ -44,6 +44,14 @@ def test_the_least_recently_used_go_but_none_that_is_in_use() -> None:
     assert not [name for name in "abcd" if name in cache]
 
 
+def test_a_process_that_may_look_up_only_once_keeps_nothing_of_that() -> None:
+    cache = KeyCache(idle=1)
+    for kept in (False, True):
+        cache.begin(240)
+        cache.put("a", rows())
+        assert ("a" in cache) is kept
+
+
 def finder(keys: list[int], opened: list[str]) -> KeyFinder:
     def open_(path: str) -> pa.NativeFile:
         opened.append(path)

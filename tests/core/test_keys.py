@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 
 from driftline.convert.types import FIELD_ID
 from driftline.core.schema.types import Field, Primitive, Struct
-from driftline.keys.identity import BatchKeys, FieldColumns, KeyFold, number_text, orders, plain_text
-from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested, only
+from driftline.keys.identity import (
+    BatchKeys,
+    FieldColumns,
+    KeyFold,
+    SoughtKeys,
+    number_text,
+    orders,
+    plain_text,
+)
+from driftline.keys.remembered import KeysAndOlder, MemoryFile, Tidying, key_texts, name_of, nested, only
 from driftline.keys.settle import Latest, settle
 from driftline.keys.stored import KeyFile, KeyFinder
 
@@ -280,6 +288,51 @@ def test_files_without_a_key_of_the_batch_are_not_read_beyond_their_footers(tmp_
 
     assert read == [0, 40]
     assert [hits.positions.tolist() for hits in finder.find([KeyFile(str(tmp_path / "f"))])] == [[5], [42]]
+
+
+@pytest.mark.parametrize(
+    ("type_", "stored", "sought", "candidates"),
+    [
+        ("long", pa.array([-5, 2, 3, 9, 2**62]), [9, -5, 4, 10], [0, 3]),
+        ("long", pa.array([1, 2, 3], pa.int32()), [3, 2**40], [2]),
+        ("long", pa.array([], pa.int64()), [3], []),
+        ("long", pa.array([2, 2, 3]), [2], None),
+        ("long", pa.array([3, 2]), [2], None),
+        ("long", pa.array([1, None, 3]), [3], None),
+        ("double", pa.array([1.0, 2.0]), [2], None),
+        ("string", pa.array(["1", "2"]), ["2"], None),
+    ],
+)
+def test_keys_in_order_are_found_by_a_few_steps_and_others_by_each_row(
+    type_: str, stored: pa.Array, sought: list[Any], candidates: list[int] | None
+) -> None:
+    keys = BatchKeys([fields(type_)], rows(pa.array(sought)))
+    found = keys.candidates(rows(stored))
+    assert (None if found is None else found.tolist()) == candidates
+    if candidates is not None:
+        assert np.flatnonzero(keys.codes(rows(stored)).is_valid()).tolist() == candidates
+
+
+def test_rows_are_found_where_files_share_orders_and_where_each_has_its_own(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            pa.field("k", pa.int64(), metadata={FIELD_ID: "1"}),
+            pa.field("o", pa.string(), metadata={FIELD_ID: "5"}),
+        ]
+    )
+    files = {"shared": ["b"] * 100, "own": [f"order {n}" for n in range(100)], "none": [None] * 100}
+    for name, texts in files.items():
+        pq.write_table(pa.table([pa.array(range(100)), pa.array(texts)], schema=schema), tmp_path / name)
+    keys = BatchKeys([fields("long")], rows(pa.array([98, 7])))
+
+    def found(sought: SoughtKeys) -> list[tuple[list[int], list[str | None]]]:
+        finder = KeyFinder(sought, 5, pa.OSFile)
+        found = finder.find([KeyFile(str(tmp_path / name)) for name in files])
+        return [(hits.positions.tolist(), hits.orders.to_pylist()) for hits in found]
+
+    assert found(keys) == [([7, 98], ["b", "b"]), ([7, 98], ["order 7", "order 98"]), ([7, 98], [None, None])]
+    older = found(KeysAndOlder(keys, 5, "c", pa.array([True, True])))
+    assert [positions for positions, _ in older] == [[*range(100)], [7, 98], [7, 98]]
 
 
 def test_a_column_that_a_file_lacks_holds_its_default(tmp_path: Path) -> None:

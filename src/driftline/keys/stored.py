@@ -249,7 +249,6 @@ class KeyFinder:
                     yield begin, _by_id(read, ids, paths, file, group.num_rows)
                 begin += group.num_rows
 
-
     def _opened(self, stream: pa.NativeFile) -> pq.ParquetFile:
         """Open a file so that orders which many rows share are not copied for each row."""
         footer = pq.read_metadata(stream)
