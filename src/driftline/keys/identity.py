@@ -194,7 +194,8 @@ class _FieldValues:
         places = np.searchsorted(held, sought)
         inside = places < len(held)
         places, sought = places[inside], sought[inside]
-        return places[held[places] == sought]
+        found: NDArray[np.int64] = places[held[places] == sought]
+        return found
 
     def _ascending(self, kind: str) -> NDArray[Any]:
         # Sorted once for all row groups, and only where it is asked for.

@@ -253,7 +253,10 @@ class KeyFinder:
         """Open a file so that orders which many rows share are not copied for each row."""
         footer = pq.read_metadata(stream)
         paths = leaf_paths(footer.schema.to_arrow_schema())
-        order = ".".join(paths.get(self.order, ())) if self.order not in (None, *self.keys.ids) else ""
+        # A key is compared in its own type.
+        order = (
+            "" if self.order is None or self.order in self.keys.ids else ".".join(paths.get(self.order, ()))
+        )
         leaves = {footer.schema.column(i).path: i for i in range(len(footer.schema.names))}
         shared = order in leaves and _are_shared(footer, leaves[order])
         return pq.ParquetFile(
