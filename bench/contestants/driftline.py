@@ -9,7 +9,7 @@ from driftline import Lake
 
 from . import Table
 
-MAX_FIELDS = {"max_fields": "100000"}  # a column for each field, as the others have
+LIMITS = {"max_columns": "1000000", "max_fields": "1000000"}  # a column for each field, as the others have
 
 
 class OnIceberg:
@@ -18,7 +18,7 @@ class OnIceberg:
         self.lake = Lake.open(folder)
 
     def take(self, files: list[Path], name: str) -> Table:
-        self.lake.table(f"bench.{name}").ingest(files, settings=MAX_FIELDS)
+        self.lake.table(f"bench.{name}").ingest(files, settings=LIMITS)
         return Table("iceberg", f"{self.folder}/bench/{name}", name, "driftline")
 
     def versions(self) -> dict[str, str]:
@@ -31,7 +31,7 @@ class OnDuckLake(OnIceberg):
         self.lake = Lake.open(folder, ducklake="duckdb")
 
     def take(self, files: list[Path], name: str) -> Table:
-        self.lake.table(f"bench.{name}").ingest(files, settings=MAX_FIELDS)
+        self.lake.table(f"bench.{name}").ingest(files, settings=LIMITS)
         return Table("ducklake", f"{self.folder}/catalog.ducklake", f"bench.{name}", "driftline")
 
     def versions(self) -> dict[str, str]:
