@@ -175,6 +175,24 @@ def test_all_that_else_is_done_with_a_table(lake: Lake, table_name: str, tmp_pat
     assert table.quarantine().to_dict()
 
 
+def test_files_written_anew_and_a_replan_have_each_row_once_and_leave_no_object(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    for number in range(9):
+        size = number if number < 5 else number + 0.5
+        table.ingest(lines(tmp_path, f"in/{number}.jsonl", {"id": number, "size": size}))
+    assert (table.compact().written_anew, len(table.whole_files() or ())) == (9, 1)
+    proven(table, tmp_path / "in")
+    assert [field.field.path for field in table.replan(apply=True).fields] == [("size",)]
+    assert sorted(row.size for row in table.read().collect())[::8] == [0.0, 8.5]
+    proven(table, tmp_path / "in")
+    table.undo(yes=True)
+    assert "size_double" in str(table.schema())
+    proven(table, tmp_path / "in")
+    assert {path for path in objects(table) if path.endswith((".parquet", ".arrow"))} == data_files(table)
+
+
 def test_no_secret_is_written(lake: Lake, lakehouse: Lakehouse, table_name: str, tmp_path: Path) -> None:
     lake.table(table_name).ingest(drifting(tmp_path / "in"))
     secret = lakehouse.s3.secret_key.encode()

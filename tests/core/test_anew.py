@@ -152,6 +152,25 @@ def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
     assert [len(share) for share in left.shares(2)] == [2, 0]
 
 
+def test_a_large_file_is_cut_at_its_row_groups_for_several_tasks(tmp_path: Path) -> None:
+    fields = (Field("a", LONG, 1), Field(ROW_ID, LONG, ROW_ID_COLUMN))
+    path, dead = str(tmp_path / "f.parquet"), BitMap64([5])
+    rows = pa.table({"a": range(10), ROW_ID: pa.nulls(10)}).cast(arrow_schema(Struct(fields)))
+    pq.write_table(rows, path, row_group_size=4)
+
+    def shares(size: int, count: int) -> list[list[tuple[int, int]]]:
+        """The rows of each share, with their ids."""
+        stored = StoredRows(Struct(fields), pa.OSFile)
+        left = RowsLeft(stored, [RewriteCandidate(path, 10, size, dead, 500)], with_ids=True)
+        batches = [pa.Table.from_batches(share.read()) for share in left.shares(count) if share.files]
+        return [list(zip(*batch.to_pydict().values(), strict=True)) for batch in batches]
+
+    whole = [(n, 500 + n) for n in range(10) if n != 5]
+    assert shares(30 * MB, 2) == [whole[:7], whole[7:]]
+    assert shares(30 * MB, 9) == [whole[:4], whole[4:7], whole[7:]]
+    assert shares(8 * MB, 2) == [whole]
+
+
 def test_rows_of_a_file_that_has_none_of_the_columns_are_as_many(tmp_path: Path) -> None:
     path = str(tmp_path / "f.parquet")
     gone = pa.field("gone", pa.int64(), metadata={"PARQUET:field_id": "9"})

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert.replanner import ColumnSwap
+from driftline.core.planning.own_columns import REST
 from driftline.core.schema.types import Schema
 from driftline.lake import Lake, Table
 from driftline.operations.replan import CountedField, Replan
@@ -185,6 +186,8 @@ def test_replan_applied_to_some_fields_leaves_the_others_and_what_waits(lake: La
         ("size",), ("by", "tags", "n"),
     ]  # fmt: skip
     assert {"size double", "day date"} <= columns(table) and "size_double" not in str(table.schema())
+    (rest_column,) = [f for f in table.state().schema.struct.fields if f.name == REST.name]
+    assert rest_column.doc == REST.doc
     (waits,) = [json.loads(row)["_rest"] for row in rows(table) if "_rest" in row]
     assert waits == {"late": '{"x":1}', "by.late": "2"}
     assert [field.field.path for field in table.replan().fields] == [

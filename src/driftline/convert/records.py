@@ -46,7 +46,7 @@ _OF_JSON = frozenset(
     {"boolean", "long", "double", "date", "timestamp", "timestamp_ntz", "string"}
     | {"decimal(38, 0)", "decimal(38, 18)"}
 )
-_encode = msgspec.json.Encoder(order="sorted").encode  # so that equal records have equal lines
+_encode, _encode_sorted = msgspec.json.Encoder().encode, msgspec.json.Encoder(order="sorted").encode
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -112,8 +112,13 @@ class RowRecords:
         # A moment goes to columns of numbers, and a long to those of moments, so nothing tells what it was.
         return [self, replace(self, moments=True)] if _has_both(self.struct, self.mark) else [self]
 
-    def lines(self, rows: pa.RecordBatch) -> list[bytes]:
-        """The record of each row, as a line of JSON."""
+    def lines(self, rows: pa.RecordBatch, *, in_order: bool = False) -> list[bytes]:
+        """The record of each row, as a line of JSON.
+
+        Args:
+            rows: the rows.
+            in_order: keys stand as in the rows; else sorted, so that equal records have equal lines.
+        """
         records = self._records(self.struct, rows.columns, rows.num_rows, self.field_settings)
         read = Struct(tuple(f for f in self.struct.fields if f.id not in self.left_out))
         if (rest_field := rest_column(read)) is not None:
@@ -121,7 +126,7 @@ class RowRecords:
             for number, entries in enumerate(column.to_pylist()):
                 if entries:
                     records[number] = _joined(records[number], opened(dict(entries)))
-        return list(map(_encode, records))
+        return list(map(_encode if in_order else _encode_sorted, records))
 
     def _records(
         self, struct: Struct, columns: Sequence[pa.Array], count: int, field_settings: FieldSettings

@@ -275,7 +275,7 @@ class Replanner:
 
     def _of_lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # What may be a moment is one: it goes to the same columns as the number.
-        lines = replace(self._records, moments=True).lines(batch)
+        lines = replace(self._records, moments=True).lines(batch, in_order=True)  # as the maps around have it
         records = [
             {key: member for key, member in parse(line).items() if key in self._keys} for line in lines
         ]  # the rest may have other keys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.errors import UsageError
@@ -29,13 +29,13 @@ class FileChoice:
         sizes: the bytes of each.
         unreadable: the reason for which the rows that are left of a file cannot be read; None if they can.
         candidate: a readable file, as the rules judge it.
-        immovable: the reason for which another file could not have all values of a readable one.
+        immovable: the reasons for which another file could not have all values of each of some readable ones.
     """
 
     sizes: Mapping[str, int]
     unreadable: Callable[[str], str | None]
     candidate: Callable[[str], RewriteCandidate]
-    immovable: Callable[[str], str | None]
+    immovable: Callable[[Sequence[str]], Sequence[str | None]]
 
     def behind_batch(self) -> Rewritable:
         """Choose what is written anew behind a batch, in groups, each for one commit."""
@@ -43,7 +43,7 @@ class FileChoice:
         small = (path for path, size in self.sizes.items() if size < budget.small)
         # Each look at deleted rows, and at a footer, takes a read: only files that would be taken get one.
         candidates = (self.candidate(path) for path in small if self.unreadable(path) is None)
-        groups = choose(candidates, budget, lambda path: self.immovable(path) is None)
+        groups = choose(candidates, budget, lambda path: self.immovable([path]) == [None])
         return Rewritable(groups, files=len(self.sizes))
 
     def of_compaction(self, target: int, spec: int, sort_order: int | None = None) -> Rewritable:
@@ -56,17 +56,18 @@ class FileChoice:
         """
         budget = RewriteBudget.of_compaction(target, spec, sort_order)
         reasons: Counter[str] = Counter()
-        candidates: list[RewriteCandidate] = []
+        worth: list[RewriteCandidate] = []
         for path in self.sizes:
             reason = self.unreadable(path)
             if reason is None:
                 candidate = self.candidate(path)
-                is_worth = candidate.size < budget.small or budget.wants(candidate)
-                reason = self.immovable(path) if is_worth else _ENOUGH
-            if reason is None:
-                candidates.append(candidate)
-            else:
-                reasons[reason] += 1
+                if candidate.size < budget.small or budget.wants(candidate):
+                    worth.append(candidate)
+                    continue
+            reasons[reason or _ENOUGH] += 1
+        why = self.immovable([candidate.path for candidate in worth])
+        reasons.update(filter(None, why))
+        candidates = [candidate for candidate, reason in zip(worth, why, strict=True) if reason is None]
         groups = choose(candidates, budget)
         staying = len(candidates) - sum(map(len, groups))
         if staying:

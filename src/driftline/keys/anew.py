@@ -5,12 +5,13 @@ layout, and reads the rows that are left of them, for tasks to write again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from driftline.core.columns.file_sizes import MANY, are_enough, small_below
 from driftline.keys.stored import StoredRows
@@ -18,7 +19,6 @@ from driftline.write.positions import CHANGED_COLUMN, ROW_ID_COLUMN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyroaring import BitMap64
 
 # At a third, at most two rows are rewritten for each one removed, however many batches there are, and a
 # reader skips at most one row for two that it reads.
@@ -30,6 +30,7 @@ _ALWAYS = 64 * 2**20  # bytes that any batch may rewrite
 _SMALL = 2**20  # bytes of a file that a batch takes for small
 _LEVELED = 8 * 2**20  # bytes of a file that is gathered with others of its level
 _ROWS_OF_LEVEL = 3  # bits of the number of rows, by which the next level has more
+_WHOLE = 8 * 2**20  # bytes of a file that is not cut into parts, for several tasks
 _GROUP = 512 * 2**20  # bytes of a commit of a compaction
 
 
@@ -82,6 +83,13 @@ class RewriteCandidate:
     def bytes_left(self) -> int:
         """The bytes of the rows that are left, about."""
         return self.size * self.left // max(self.rows, 1)
+
+    def part(self, begin: int, end: int) -> RewriteCandidate:
+        """The file with the rows of these positions alone, as if the others were deleted."""
+        outside = BitMap64()
+        outside.add_range(0, begin)
+        outside.add_range(end, self.rows)
+        return replace(self, dead=self.dead | outside)
 
     def positions(self) -> NDArray[np.int64]:
         """The positions of the rows that are left, ascending."""
@@ -219,14 +227,28 @@ class RowsLeft:
         return sum(file.bytes_left for file in self.files)
 
     def shares(self, count: int) -> list[RowsLeft]:
-        """The files in so many shares, of about the same size."""
+        """The files in so many shares, of about the same size; those larger than a share are cut."""
         shares: list[list[RewriteCandidate]] = [[] for _ in range(count)]
         load = [0] * count
-        for file in sorted((f for f in self.files if f.left), key=lambda file: -file.bytes_left):
+        most = max(self.size // count, _WHOLE)
+        parts = (part for file in self.files for part in self._parts(file, most) if part.left)
+        for file in sorted(parts, key=lambda part: -part.bytes_left):
             least = load.index(min(load))
             shares[least].append(file)
             load[least] += file.bytes_left
         return [RowsLeft(self.stored, share, self.with_ids) for share in shares]
+
+    def _parts(self, file: RewriteCandidate, most: int) -> Iterator[RewriteCandidate]:
+        """Yield a file, or parts of about ``most`` bytes, of its row groups."""
+        if file.bytes_left <= most or file.path in self.stored.inlined:
+            yield file
+            return
+        ends = np.cumsum(self.stored.row_groups(file.path))
+        pieces = min(len(ends), -(-file.bytes_left // most))
+        begin = 0
+        for groups in np.array_split(ends, pieces):
+            yield file.part(begin, int(groups[-1]))
+            begin = int(groups[-1])
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows, file by file."""

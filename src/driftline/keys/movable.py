@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.core.schema.types import List, Map, Struct, Type
 from driftline.keys.stored import StoredRows, field_id, leaf_paths
+
+_AT_ONCE = 16  # footers: a store takes its time for each
+
+
+def are_readable(files: Mapping[str, Collection[int]], stored: StoredRows) -> bool:
+    """True if `why_unreadable` has no reason for any file; ``files``: each with its sources."""
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return not any(threads.map(lambda path: why_unreadable(path, stored, files[path]), files))
+
+
+def why_each_immovable(
+    files: Mapping[str, Collection[int]], stored: StoredRows, reserved: Collection[int]
+) -> Sequence[str | None]:
+    """Return what `why_immovable` does for each file; ``files``: each with its sources."""
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return [*threads.map(lambda path: why_immovable(path, stored, reserved, files[path]), files)]
 
 
 def why_immovable(
@@ -22,10 +39,9 @@ def why_immovable(
         reserved: the ids of columns that the format has in files for itself.
         sources: the ids of columns by whose values the file was put into its partition.
     """
-    if (reason := why_unreadable(path, stored, sources)) is not None:
-        return reason
-    with stored.open(path) as stream:
-        schema = pq.read_schema(stream)
+    schema = _schema_of(path, stored, sources)
+    if isinstance(schema, str):
+        return schema
     known_ids = {*_ids(stored.struct), *reserved}
     dropped = {id_: type_ for id_, type_ in _stored_fields(schema) if id_ not in known_ids}
     if dropped and not _is_empty(path, stored, schema, dropped):
@@ -38,6 +54,12 @@ def why_unreadable(path: str, stored: StoredRows, sources: Collection[int] = ())
 
     The parameters are those of `why_immovable`. Returns None if the file does.
     """
+    schema = _schema_of(path, stored, sources)
+    return schema if isinstance(schema, str) else None
+
+
+def _schema_of(path: str, stored: StoredRows, sources: Collection[int]) -> pa.Schema | str:
+    """Return the schema of a file, or the reason for which the file is unreadable."""
     try:
         with stored.open(path) as stream:
             schema = pq.read_schema(stream)
@@ -51,7 +73,7 @@ def why_unreadable(path: str, stored: StoredRows, sources: Collection[int] = ())
         return "its columns have no ids"
     if not set(sources) <= {id_ for id_, _ in _stored_fields(schema)}:
         return "only its partition has the value of a column"
-    return None
+    return schema
 
 
 def _is_empty(path: str, stored: StoredRows, schema: pa.Schema, columns: Mapping[int, pa.DataType]) -> bool:

@@ -407,6 +407,11 @@ class StoredRows:
         with self.open(file) as stream, pq.ParquetFile(stream) as parquet:
             return filled_in(parquet)
 
+    def row_groups(self, file: str) -> list[int]:
+        """The numbers of rows in the row groups of a file."""
+        with self.open(file) as stream, pq.ParquetFile(stream) as parquet:
+            return [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
+
     def read(self, files: pa.Array, positions: NDArray[np.int64]) -> pa.Table:
         """The rows at these positions of ``files``, in their order."""
         named = pc.dictionary_encode(files)
@@ -438,7 +443,10 @@ class StoredRows:
             for number, (low, high) in enumerate(
                 zip(*(np.searchsorted(positions, part) for part in (ends[:-1], ends[1:])), strict=True)
             ):
-                if low < high:
+                if high - low == counts[number]:
+                    for batch in parquet.iter_batches(_AT_ONCE, [number], names):
+                        yield as_table(pa.Table.from_batches([batch]), self.struct, field_id, file)
+                elif low < high:
                     # Only row groups that are hit are read.
                     group = parquet.read_row_group(number, names)
                     group_positions = positions[low:high] - ends[number]

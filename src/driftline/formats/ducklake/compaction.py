@@ -26,7 +26,7 @@ from driftline.formats.ducklake.sizes import TARGET, target_of
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.rewritable import MEANWHILE, FileChoice
 from driftline.keys.anew import RewriteCandidate, RowsLeft
-from driftline.keys.movable import why_immovable, why_unreadable
+from driftline.keys.movable import are_readable, why_each_immovable
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import ROW_ID_COLUMN, ROW_IDS, read_positions
 
@@ -117,7 +117,7 @@ class GroupRewrite:
             {path: file.candidate.size for path, file in self._files.items()},
             lambda path: self._files[path].unreadable,
             self._candidate,
-            lambda path: why_immovable(path, self._stored, ROW_IDS),
+            lambda paths: why_each_immovable(dict.fromkeys(paths, ()), self._stored, ROW_IDS),
         )
 
     def take(self, group: Sequence[RewriteCandidate]) -> RowsLeft:
@@ -134,9 +134,10 @@ class GroupRewrite:
     def all_rows(self) -> RowsLeft | None:
         """Return all rows of the table, without ids; None if its files alone do not tell them."""
         stored = StoredRows(self._struct, self._storage.open)
-        for path, file in self._files.items():
-            if file.unreadable or why_unreadable(path, stored):
-                return None
+        if any(file.unreadable for file in self._files.values()):
+            return None
+        if not are_readable(dict.fromkeys(self._files, ()), stored):
+            return None
         files = [*map(self._candidate, self._files)]
         return None if self._keeps_rows else RowsLeft(stored, files, with_ids=False)
 

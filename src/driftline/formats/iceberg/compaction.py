@@ -13,7 +13,7 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.row_delta import RowDelta
 from driftline.formats.rewritable import MEANWHILE, FileChoice
 from driftline.keys.anew import RewriteCandidate, RowsLeft
-from driftline.keys.movable import why_immovable, why_unreadable
+from driftline.keys.movable import are_readable, why_each_immovable
 from driftline.write.positions import ROW_IDS
 
 
@@ -31,7 +31,7 @@ class FileRewrite(RowDelta):
         """Return the table's files to choose from; ``struct``: its columns."""
         self._plan()
         sizes = {path: int(file["file-size-in-bytes"]) for path, file in self._files.items()}
-        return FileChoice(sizes, self._unreadable, self._placed, lambda path: self._immovable(path, struct))
+        return FileChoice(sizes, self._unreadable, self._placed, lambda paths: self._immovable(paths, struct))
 
     def _plan(self) -> None:
         planned = self._key_files.planned(self._base.newScan(), (), self._tasks)
@@ -54,9 +54,10 @@ class FileRewrite(RowDelta):
             return "rows of it are deleted by equality, which only Iceberg's rewrite_data_files applies"
         return None
 
-    def _immovable(self, path: str, struct: Struct) -> str | None:
-        """The reason for which another file could not have all of a file's values."""
-        return why_immovable(path, self.stored(struct), ROW_IDS, self._sources(path))
+    def _immovable(self, paths: Sequence[str], struct: Struct) -> Sequence[str | None]:
+        """The reasons for which another file could not have all of a file's values."""
+        files = {path: self._sources(path) for path in paths}
+        return why_each_immovable(files, self.stored(struct), ROW_IDS)
 
     def _sources(self, path: str) -> set[int]:
         """The ids of the columns by whose values a file was put into its partition."""
@@ -67,10 +68,10 @@ class FileRewrite(RowDelta):
     def all_rows(self, struct: Struct) -> RowsLeft | None:
         """Return all rows of the table; None if its files alone do not tell them."""
         self._plan()
-        stored = self.stored(struct)
-        for path in self._files:
-            if self._unreadable(path) or why_unreadable(path, stored, self._sources(path)):
-                return None
+        if any(map(self._unreadable, self._files)):
+            return None
+        if not are_readable({path: self._sources(path) for path in self._files}, self.stored(struct)):
+            return None
         return self._rows_of([*map(self._placed, self._files)], struct)
 
     def take(self, group: Sequence[RewriteCandidate], struct: Struct) -> RowsLeft:
