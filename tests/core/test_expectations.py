@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driftline.convert.types import arrow_type
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import (
     DATE,
     DOUBLE,
@@ -24,6 +27,7 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Field,
+    Schema,
     SourceLocation,
     Struct,
     decimal,
@@ -31,11 +35,16 @@ from driftline.core.schema.types import (
 from driftline.core.settings.condition import Expectation, IsNull, Negation
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import parse_condition
+from driftline.core.settings.table import TableSettings
 from driftline.core.values import RefusedText, parse
 from driftline.errors import UsageError
 from driftline.keys.filling import holds, record_test
+from driftline.observe.expect import expect
 from driftline.observe.observation import Tally, Violations
 from driftline.readers.expectations import ExpectationCheck
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.task import AdmissionTerms
 
 FIELDS = ("a", "b")
 # Wholes, fractions that are exact in two and in ten, and the neighbours of literals.
@@ -335,6 +344,87 @@ def test_lines_are_held_against_all_expectations_however_they_are_read(
     assert {name: part.count for name, part in violations.items()} == {
         f"e{n}": firsts.count(n) for n in set(firsts) if n is not None
     }
+
+
+def in_task(
+    settings: TableSettings, lines: Sequence[bytes], make: JsonRows | None = None
+) -> tuple[Any, dict[int, str], list[Any]]:
+    """Run lines in a task: what it observed, the reasons of rejects by line, and the rows by line."""
+    known = expect(Schema(), settings)
+    task, refused = LineTask.of(AdmissionTerms(known, settings), make), dict[int, str]()
+
+    def reject(place: int, why: Any) -> Reject:
+        refused[place] = str(why)
+        return Reject(Origin("a.jsonl", 1 + place), lines[place], why)
+
+    accepted, rejects = task.observe([Run(lines, "a.jsonl", 1, reject)])
+    assert len(rejects or ()) == len(refused)
+    made = [] if make is None else list(task.convert(accepted))
+    rows = [
+        (places[row], batch.slice(row, 1).to_pylist()) for batch, places in made for row in range(len(batch))
+    ]
+    observed = task.observed()
+    # A sample has the fields that were asked for together.
+    counts = {name: replace(part, sample="") for name, part in observed.tally.violations.items()}
+    return (
+        replace(observed, tally=replace(observed.tally, violations=counts)),
+        refused,
+        sorted(rows, key=itemgetter(0)),
+    )
+
+
+DRIFTING_RECORDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": st.none() | NUMBERS | st.sampled_from([1e300, 2**60]),
+        "b": st.none() | TEXTS | st.sampled_from(["2026-01-01", "\ud800"]),
+        "c": st.fixed_dictionaries({}, optional={"a": st.none() | st.booleans(), "b": NUMBERS | st.just([])}),
+    },
+) | st.fixed_dictionaries({}, optional={"a": TEXTS, "b": st.just([1]), "c": st.just("x")})
+INSIDE = st.sampled_from(
+    ["c.b >= 1", "c.a = true", "c.a is not null", "c.b is null", "c.b between 0 and 1.5"]
+)
+AT_DATES = st.sampled_from(
+    ["b < timestamp '2026-06-01 00:00:00'", "b >= date '2026-01-01' and a > 1", "b is not null"]
+)
+
+
+@pytest.mark.slow
+@given(
+    st.lists(
+        st.tuples(OF_NUMBERS | OF_TEXTS | INSIDE | AT_DATES, st.sampled_from(["warn", "quarantine"])),
+        min_size=1,
+        max_size=4,
+    ),
+    st.lists(DRIFTING_RECORDS.map(as_json), max_size=12),
+    st.lists(
+        st.sampled_from(
+            [b"", b"no record", b'{"a": 0.10000000000000001}', b'{"a": -1e-400}', b'{"a": -0.0, "a": 2}']
+        )
+    ),
+)
+@example([("a >= 1", "quarantine"), ("b like 'a%'", "warn")], [b'{"a": 1, "b": "b"}', b'{"a": -1}'], [])
+@example([("a <= 0.1", "quarantine")], [b'{"a": 0.1}', b'{"a": 0.5}'], [b'{"a": 0.10000000000000001}'])
+@example([("a > 0", "quarantine")], [b'{"a": 1.5}', b'{"a": "x"}', b'{"a": 5e-324}'], [b'{"a": -1e-400}'])
+def test_rows_of_a_plan_meet_what_the_lines_would(
+    conditions: list[tuple[str, str]], records: list[bytes], others: list[bytes]
+) -> None:
+    """A task that makes rows asks their columns, where these have the records' values."""
+    stated = {f"e{n}": f"{condition} else {action}" for n, (condition, action) in enumerate(conditions)}
+    settings = from_properties(as_properties({"expect": stated}))
+    lines = [*records, *others, *records]
+
+    observed, refused, _ = in_task(settings, lines)
+    planned = plan(Schema(), observed.shape, settings)
+    terms = AdmissionTerms(expect(Schema(), settings), settings)
+    make = JsonRows.of(planned, planned.schema.struct, terms, observed)
+    by_columns = in_task(settings, lines, make)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(JsonRows, "as_written", lambda *_: False)
+        by_lines = in_task(settings, lines, make)
+
+    assert by_columns == by_lines
+    assert (observed.tally, refused) == (by_columns[0].tally, by_columns[1])
 
 
 def test_inside_a_record_a_field_is_expected_as_outside() -> None:

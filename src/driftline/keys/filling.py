@@ -244,6 +244,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Holds each bound, and its digits within a decimal's scale
 _EXACT = Context(prec=3000)
 _LIKE = re.compile(r"\\[%_\\]|.", re.DOTALL)
+_SIGNS = re.compile(r"[\\%_]")  # of a pattern beside texts and an end that is open
 _HIDDEN = object()  # in place of a value that is looked for where no fields are
 
 
@@ -345,6 +346,12 @@ def _is_like(pattern: str) -> Callable[[Any], bool | None]:
 
 def are_like(texts: pa.Array, pattern: str) -> pa.Array:
     """Flag the texts that match a pattern of LIKE."""
+    # A regular expression costs ten times as much.
+    if not _SIGNS.search(inside := pattern.strip("%")):
+        begins, ends = not pattern.startswith("%"), not pattern.endswith("%")
+        if begins and ends:
+            return pc.equal(texts, pa.scalar(inside, texts.type))
+        return (pc.starts_with if begins else pc.ends_with if ends else pc.match_substring)(texts, inside)
     return pc.match_substring_regex(texts, rf"(?s)\A(?:{like_pattern(pattern)})\z")
 
 
@@ -436,6 +443,11 @@ def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns
         if type_ == VARIANT:
             hidden = pc.or_(hidden, array.is_valid())
     return columns, hidden
+
+
+def doubles_at(batch: pa.RecordBatch, struct: Struct, path: Path) -> list[pa.Array]:
+    """Return the columns of doubles of the field at a path."""
+    return [array for _, array in _columns(batch, struct, path)[0] if array.type == pa.float64()]
 
 
 def _all_null(columns: Columns, count: int) -> pa.Array:

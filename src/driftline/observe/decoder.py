@@ -51,8 +51,10 @@ _LONGEST = 40
 _PAD = b"\n" * (_LONGEST + 1)
 
 
-def doubtful(lines: Sequence[bytes]) -> list[int]:
+def doubtful(lines: Sequence[bytes], *, strictly: bool = False) -> list[int]:
     """Find lines, by index, with a number that a double may not hold exactly.
+
+    With ``strictly``, also those with a number that has more digits than are needed to tell its double.
 
     A number of at most 15 digits without a negative exponent is a double or beyond `HUGE`. Other numbers are
     judged by their text, as `driftline.core.values.base_of` does; so is what looks like one in a string.
@@ -66,7 +68,7 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
         start
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         # `_run` stops after this many characters, so the text of a longer number is cut.
-        if end - start >= _LONGEST or not _sure(text[start:end])
+        if end - start >= _LONGEST or not _sure(text[start:end], strictly=strictly)
     ]
     if not places:
         return []
@@ -75,10 +77,10 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
     return sorted(set(np.searchsorted(line_ends, places, side="right").tolist()))
 
 
-def _sure(number: bytes) -> bool:
+def _sure(number: bytes, *, strictly: bool) -> bool:
     text = number.decode()
     try:
-        return repr(float(text)) == text or base_of(text) == DOUBLE
+        return repr(float(text)) == text or (not strictly and base_of(text) == DOUBLE)
     except ValueError:
         # No number: it is in a string, or the line is malformed
         return True

@@ -94,6 +94,7 @@ _AT_FIRST = 600  # of the first exact decoder: a few lines are not worth one
 
 LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each
 Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
+Judge: TypeAlias = "Callable[[int], bytes]"
 # A line that was looked at, by its place, and why it is not taken
 LineOutcome: TypeAlias = "tuple[int, Why | None]"
 
@@ -154,13 +155,17 @@ class JsonObserver:
         self._next = SourceLocation()
 
     @gc_paused()
-    def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[LineOutcome]:
+    def feed(
+        self, lines: Sequence[bytes], source: str, line: LineNumbers, judge: Judge | None = None
+    ) -> list[LineOutcome]:
         """Observe JSON lines of one record each; a blank one only counts as a line.
 
         Args:
             lines: the lines.
             source: the name of their source.
             line: the number of the first, or of each in rising order if they have gaps.
+            judge: returns the line of a place, or a text in place of one that is to be refused; it is asked
+                only about lines that the decoder does not take, as these alone add to the observation.
 
         Returns:
             The lines that the decoder did not take.
@@ -184,7 +189,8 @@ class JsonObserver:
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
             outcomes += [
-                (position + place, why) for place, why in self._chunk(chunk, source, numbers[position:])
+                (position + place, why)
+                for place, why in self._chunk(chunk, source, numbers[position:], position, judge)
             ]
             position += len(chunk)
         return outcomes
@@ -216,7 +222,9 @@ class JsonObserver:
         self._begin()
         return result
 
-    def _chunk(self, lines: Sequence[bytes], source: str, numbers: Sequence[int]) -> Iterator[LineOutcome]:
+    def _chunk(
+        self, lines: Sequence[bytes], source: str, numbers: Sequence[int], begin: int, judge: Judge | None
+    ) -> Iterator[LineOutcome]:
         position, doubts = 0, None
         while position < len(lines):
             fast = self._fast.decoder()
@@ -235,7 +243,8 @@ class JsonObserver:
             except REFUSED:
                 position = stop - length_hint(todo) - 1
             if position < len(lines):
-                yield position, self.inspect(lines[position], source, numbers[position])
+                line = lines[position] if judge is None else judge(begin + position)
+                yield position, self.inspect(line, source, numbers[position])
                 position += 1
 
     def inspect(self, line: bytes, source: str, number: int) -> Why | None:

@@ -132,9 +132,10 @@ class Observation:
         """Add records with a value at excluded paths."""
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
-    def with_violations(self, violations: Mapping[str, Violations]) -> Observation:
-        """Add records that do not meet expectations."""
-        return replace(self, tally=self.tally + Tally(violations=violations)) if violations else self
+    def with_violations(self, violations: Mapping[str, Violations], aside: int = 0) -> Observation:
+        """Add violations of expectations; records that were set ``aside`` no longer count as records."""
+        beside = Tally(-aside, aside, violations=violations)
+        return replace(self, tally=self.tally + beside) if violations else self
 
     def with_control_messages(self, counts: Counter[str], truncated: str = "") -> Observation:
         """Add envelope messages that change no row, and the position of the last truncate among them."""

@@ -25,21 +25,23 @@ from driftline.core.settings.condition import (
     Inequality,
     IsNull,
     Junction,
+    KeyAlone,
     Like,
     Negation,
     OneOf,
     Operator,
+    leaves_of,
     paths_of,
 )
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, Number, RefusedText, parse, reason
-from driftline.keys.filling import Test, are_like, holds, record_test
-from driftline.observe.decoder import REFUSED, UNSPEAKABLE
+from driftline.keys.filling import Test, are_like, doubles_at, holds, record_test
+from driftline.observe.decoder import REFUSED, UNSPEAKABLE, doubtful
 from driftline.observe.observation import Violations, sample
 from driftline.readers.deletes import fields_type
 
 if TYPE_CHECKING:
-    from driftline.observe.json_lines import LineNumbers
+    from driftline.observe.json_lines import LineNumbers, LineOutcome
 
 
 _NumberedTest: TypeAlias = "tuple[int, Test]"
@@ -76,17 +78,22 @@ class ExpectationCheck:
             text = lines[place]
             if deletes is not None and deletes[place]:
                 continue
-            record = self._read(text, all_fields=tests is self._tests)
-            violated = [] if record is None else [n for n, test in tests if test(record) is False]
-            # The decoder reads only what the conditions ask for, so the line may still be no record.
-            if not violated or reason(text) is not None:
-                continue
             number = line + place if isinstance(line, int) else line[place]
-            location = SourceLocation(source, number)
-            aside = self._count(violated, record, location)
-            if aside is not None:
-                texts[place] = RefusedText.of(text, self.expectations[aside].reason)
+            texts[place] = self._judged(text, tests, SourceLocation(source, number))
         return texts
+
+    def line(self, text: bytes, location: SourceLocation) -> bytes:
+        """Replace a line of JSON that is to be set aside by a text that is no record."""
+        return self._judged(text, self._tests, location)
+
+    def _judged(self, text: bytes, tests: Sequence[_NumberedTest], location: SourceLocation) -> bytes:
+        record = self._read(text, all_fields=tests is self._tests)
+        violated = [] if record is None else [n for n, test in tests if test(record) is False]
+        # The decoder reads only what the conditions ask for, so the line may still be no record.
+        if not violated or reason(text) is not None:
+            return text
+        aside = self._count(violated, record, location)
+        return text if aside is None else RefusedText.of(text, self.expectations[aside].reason)
 
     def rows(
         self,
@@ -94,14 +101,16 @@ class ExpectationCheck:
         struct: Struct,
         deletes: pa.Array | None,
         place_of: Callable[[int], SourceLocation],
+        fields_of: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> NDArray[np.int64]:
         """Return for each row the number of the expectation that sets it aside; -1 if none does.
 
         Args:
             batch: the rows, as they came.
             struct: the types of the columns by key, which may have several.
-            deletes: flags of rows that delete, of which nothing is expected.
+            deletes: flags of rows that delete, or of others of which nothing is expected.
             place_of: returns the place of a row.
+            fields_of: returns the fields of a row as they were written, if that was otherwise.
         """
         aside = np.full(len(batch), -1, np.int64)
         for number, expectation in enumerate(self.expectations):
@@ -115,9 +124,28 @@ class ExpectationCheck:
             rows = np.flatnonzero(violates)
             if len(rows):
                 location = place_of(int(rows[0]))
-                fields = self._asked(batch, struct, int(rows[0])) if self._first(number, location) else {}
+                fields: Mapping[str, Any] = {}
+                if self._first(number, location):
+                    row = int(rows[0])
+                    fields = self._asked(batch, struct, row) if fields_of is None else fields_of(row)
                 self._add(number, len(rows), fields, location)
         return aside
+
+    def near(self, batch: pa.RecordBatch, struct: Struct) -> list[int]:
+        """Return the rows with a double that is that of a literal it is compared with, other than zero."""
+        flags = pa.repeat(False, len(batch))
+        for expectation in self.expectations:
+            for leaf in leaves_of(expectation.condition):
+                numbers = [float(bound) for bound in _bounds(leaf) if bound]
+                if numbers and not isinstance(leaf, KeyAlone):
+                    for array in doubles_at(batch, struct, leaf.path):
+                        flags = pc.or_(flags, pc.is_in(array, pa.array(numbers)))
+        rows: list[int] = np.flatnonzero(flags.to_numpy(zero_copy_only=False)).tolist()
+        return rows
+
+    def fields_of(self, line: bytes) -> Mapping[str, Any]:
+        """Return the fields of a line of JSON that expectations ask for; none if it is no record."""
+        return self._read(line, all_fields=True) or {}
 
     def whole(
         self, records: Sequence[bytes], deletes: NDArray[np.bool_] | None, location: SourceLocation
@@ -219,6 +247,16 @@ class ExpectationCheck:
     @cached_property
     def _decode_others(self) -> Any:
         return _decoder([self.expectations[number] for number, _ in self._certain[1]])
+
+
+def _bounds(leaf: Condition) -> list[Decimal]:
+    """Return the numbers with which a field is compared."""
+    match leaf:
+        case Inequality(_, _, Decimal() as bound):
+            return [bound]
+        case OneOf(_, values):
+            return [value for value in values if type(value) is Decimal]
+    return []
 
 
 def _decoder(expectations: Sequence[Expectation]) -> Any:
@@ -386,3 +424,74 @@ class _CertainField:
         )
         # Texts are unknown, which holds.
         return Annotated[int, Meta(ge=self.least, le=self.most)] | Annotated[float, double] | str
+
+
+# Returns flags of the records to keep, None for all, given what was parsed of them and their lines' places
+Kept: TypeAlias = "Callable[[pa.RecordBatch | None, Sequence[int]], NDArray[np.bool_] | None]"
+
+
+class LinesInColumns:
+    """Holds lines that were parsed as columns against expectations.
+
+    Attributes:
+        aside: the expectation that sets a line aside, by its place.
+    """
+
+    def __init__(
+        self,
+        check: ExpectationCheck,
+        usual: Struct,
+        lines: Sequence[bytes],
+        looked: Sequence[LineOutcome],
+        deletes: pa.Array | None,
+        location: Callable[[int], SourceLocation],
+    ) -> None:
+        """Begin with nothing set aside.
+
+        Args:
+            check: the expectations.
+            usual: the types of the columns.
+            lines: the lines of all runs.
+            looked: those that were judged by themselves, before they were observed.
+            deletes: flags of records that delete, of which nothing is expected.
+            location: returns where a line stands, by its place.
+        """
+        self._check, self._usual, self._lines, self._location = check, usual, lines, location
+        self._done = np.zeros(len(lines), np.bool_)
+        self._done[[place for place, _ in looked]] = True
+        if deletes is not None:
+            self._done |= deletes.to_numpy(zero_copy_only=False)
+        self.aside: dict[int, str] = {}
+
+    def kept(self, batch: pa.RecordBatch | None, places: Sequence[int]) -> NDArray[np.bool_] | None:
+        """Flag the records that stay; None for all. Without their columns they are read one by one."""
+        before, where = len(self.aside), np.asarray(places)
+        if batch is None:
+            for place in places:
+                self._judge(place)
+        else:
+            self._judge_columns(batch, places, where)
+        return None if len(self.aside) == before else np.isin(where, [*self.aside], invert=True)
+
+    def _judge(self, place: int) -> None:
+        if not self._done[place]:
+            text = self._check.line(self._lines[place], self._location(place))
+            if isinstance(text, RefusedText):
+                self.aside[place] = str(text.why)
+
+    def _judge_columns(self, batch: pa.RecordBatch, places: Sequence[int], where: NDArray[np.int64]) -> None:
+        def location(row: int) -> SourceLocation:
+            return self._location(places[row])
+
+        def fields(row: int) -> Mapping[str, Any]:
+            return self._check.fields_of(self._lines[places[row]])
+
+        # A text of more digits may be beside a literal whose double it has.
+        near = [places[row] for row in self._check.near(batch, self._usual)]
+        for number in doubtful([self._lines[place] for place in near], strictly=True) if near else ():
+            self._judge(near[number])
+            self._done[near[number]] = True
+        done = pa.array(self._done[where]) if self._done.any() else None
+        numbers = self._check.rows(batch, self._usual, done, location, fields)
+        for row in np.flatnonzero(numbers >= 0).tolist():
+            self.aside[places[row]] = self._check.expectations[numbers[row]].reason

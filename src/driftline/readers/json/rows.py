@@ -10,17 +10,17 @@ have the columns' types.
 from __future__ import annotations
 
 import pickle
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, compress, groupby
+from itertools import accumulate, chain, compress, groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from msgspec import MsgspecError, Raw, json
+from msgspec import MsgspecError, Raw
 from numpy.typing import NDArray
 
 from driftline.convert import Converter, DriftedValues
@@ -31,11 +31,13 @@ from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.planning.plan import Plan, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, SourceLocation, Struct
+from driftline.core.settings.condition import paths_of
+from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.table import TableSettings
 from driftline.core.support import gc_paused, pickled
-from driftline.core.values import Malformed, RefusedText, UnlistedDocument, parse, parse_values, raw_members
+from driftline.core.values import Malformed, RefusedText, UnlistedDocument, parse, parse_values
 from driftline.keys.patch_fields import PRESENCE, presence_of_lines
-from driftline.observe.decoder import REFUSED, FieldDecoders, doubtful
+from driftline.observe.decoder import FieldDecoders, doubtful
 from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, LineOutcome, Why
 from driftline.observe.observation import Observation
@@ -45,30 +47,39 @@ from driftline.readers.envelopes.extended_json import plain_record
 from driftline.readers.envelopes.messages import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.excel import sheet_texts
-from driftline.readers.expectations import ExpectationCheck
+from driftline.readers.expectations import ExpectationCheck, Kept, LinesInColumns
 from driftline.readers.json.documents import ListedRecords
 from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, together
 from driftline.readers.json.usual import (
     Drifting,
     Unparsed,
+    Unusual,
     ValuelessKeys,
+    as_written,
     drifting_keys,
     limited,
     parsed,
     spells_integers,
     usual_struct,
     valueless_keys,
+    without_unusual,
 )
-from driftline.readers.rejects import ORIGIN, PART, Origin, Origins, Reject, origin_array, reject_batch
+from driftline.readers.rejects import (
+    ORIGIN,
+    PART,
+    Origin,
+    Origins,
+    Reject,
+    origin_array,
+    reject_batch,
+    rejected_of,
+)
 from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, group_parts
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
-_OBJECT, _NULL = b"{n"
 
 # Rows of the table, and the places of their lines
 Rows = tuple["pa.RecordBatch", Sequence[int]]
-# Values as text, each with the path that it stands at
-Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,38 +148,12 @@ def taken_apart(
     for place in drifted:
         if place not in alone:
             try:
-                texts[place], unusual[place] = _without_unusual(lines[place], drifting, takes)
+                texts[place], unusual[place] = without_unusual(lines[place], drifting, takes)
             except MsgspecError:
                 alone.add(place)
     missing = alone | passed_over
     records = UsualRecords(texts, range(len(lines)), unusual)
     return records.without(sorted(missing)) if missing else records, sorted(alone)
-
-
-def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
-    """Split a record into the usual part and its unusual values. Of a repeated key, the last value counts."""
-    unusual: Unusual = []
-    return _without(line, drifting, takes, (), unusual), unusual
-
-
-def _without(
-    text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
-) -> bytes:
-    """Return a record's text without its unusual values, and add these to ``unusual``."""
-    record = raw_members(text)
-    for key in [key for key in record if key in drifting]:
-        value = record[key]
-        try:
-            takes[key](value)
-        except REFUSED:
-            begins, inside = memoryview(value)[0], drifting[key]
-            if begins == _OBJECT and inside is not None:
-                record[key] = Raw(_without(value, inside, takes.below(key), (*path, key), unusual))
-            # A null is usual in any column, though the field's own decoder may not take it.
-            elif begins != _NULL:
-                del record[key]
-                unusual.append(((*path, key), value))
-    return json.encode(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +220,11 @@ class JsonRows:
         return JsonObserver(self.expected, self.settings, self.check, self._usual, many, self.before)
 
     def of_lines(
-        self, lines: Sequence[bytes], outcomes: Sequence[LineOutcome], fields: FieldDecoders
+        self,
+        lines: Sequence[bytes],
+        outcomes: Sequence[LineOutcome],
+        fields: FieldDecoders,
+        kept: Kept | None = None,
     ) -> Iterator[Rows]:
         """Yield the rows of the records among the lines.
 
@@ -243,40 +232,55 @@ class JsonRows:
             lines: the lines.
             outcomes: the lines that the observer's decoder did not take.
             fields: the observer's decoders.
+            kept: chooses rows by what was parsed; of records that are read one by one it gets None.
         """
         records, alone = taken_apart(lines, outcomes, self.drifting, fields)
-        rows = chain(self._whole(lines, records), self._single(lines, alone))
+        rows = chain(self._whole(lines, records, kept), self._single(lines, alone, kept))
         # Of changes of one row the later counts.
         return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.valueless, self.settings.fields)
 
-    def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
+    def as_written(self, paths: Iterable[Path]) -> bool:
+        """True if the fields' usual values are parsed as columns of their own, as records have them."""
+        return all(as_written(self.usual, path, self.settings.fields) for path in paths)
+
+    def _whole(self, lines: Sequence[bytes], records: UsualRecords, kept: Kept | None) -> Iterator[Rows]:
         """Convert records by whole columns, or one by one if the parser refuses them (a lone surrogate)."""
         count = len(records.places)
         if not count or not self.usual.fields:
-            yield from self._single(lines, records.places)
+            yield from self._single(lines, records.places, kept)
             return
         try:
             batch = parsed(records.texts, self.usual, spells_integers=self.spells_integers)
         except Unparsed as error:
             if error.misread:
-                yield from self._single(lines, [records.places[number] for number in error.misread])
-                yield from self._whole(lines, records.without(error.misread))
+                yield from self._single(lines, [records.places[number] for number in error.misread], kept)
+                yield from self._whole(lines, records.without(error.misread), kept)
                 return
             # By halves: the parser does not say which line it refuses, and most are refused for one.
             if count <= _FEW:
-                yield from self._single(lines, records.places)
+                yield from self._single(lines, records.places, kept)
                 return
-            yield from self._whole(lines, records.part(0, count // 2))
-            yield from self._whole(lines, records.part(count // 2, count))
+            yield from self._whole(lines, records.part(0, count // 2), kept)
+            yield from self._whole(lines, records.part(count // 2, count), kept)
             return
-        yield self.converter.of_arrow(batch, self.usual, json=True, drifted=records.apart()), records.places
+        rows = self.converter.of_arrow(batch, self.usual, json=True, drifted=records.apart()), records.places
+        yield rows if kept is None else _chosen(rows, kept(batch, records.places))
 
-    def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
+    def _single(self, lines: Sequence[bytes], places: Sequence[int], kept: Kept | None) -> Iterator[Rows]:
         if places:
-            yield self.converter.of_json([parse(lines[place]) for place in places]), places
+            rows = self.converter.of_json([parse(lines[place]) for place in places]), places
+            yield rows if kept is None else _chosen(rows, kept(None, places))
+
+
+def _chosen(rows: Rows, flags: NDArray[np.bool_] | None) -> Rows:
+    """Return the rows with a flag; None for all."""
+    if flags is None:
+        return rows
+    batch, places = rows
+    return batch.filter(pa.array(flags)), list(compress(places, flags))
 
 
 def _folded(shape: RecordShape, batch_shape: RecordShape | None = None) -> RecordShape:
@@ -318,6 +322,12 @@ class Run(NamedTuple):
     nulls: Sequence[int] | None = None
     origins: Origins = Origins(Origin())
 
+    def location(self, place: int) -> SourceLocation:
+        """Return the place of a text in its source."""
+        return SourceLocation(
+            self.source, self.line + place if isinstance(self.line, int) else self.line[place]
+        )
+
     def of_records(self, texts: Sequence[bytes], places: Sequence[int]) -> Run:
         """Return the run of the records in these messages.
 
@@ -337,6 +347,8 @@ class AcceptedLines(NamedTuple):
         deletes: flags of the records that delete, if any may.
         origins: for records in envelopes, the places of their messages.
         runs: the runs of the lines, if rows record their origin.
+        rows: the lines' rows, if these are made already.
+        diverged: they could not be made, as a line has more than the plan was made for.
     """
 
     lines: Sequence[bytes]
@@ -344,6 +356,8 @@ class AcceptedLines(NamedTuple):
     deletes: pa.Array | None = None
     origins: Sequence[int] | None = None
     runs: Sequence[Run] = ()
+    rows: Sequence[Rows] | None = None
+    diverged: bool = False
 
 
 class LineTask:
@@ -369,6 +383,12 @@ class LineTask:
         self._deletes = DeleteFilter.of(terms) if keyed else None
         expected = terms.settings.expect
         self._expectations = ExpectationCheck(expected) if expected else None
+        # Lines that the observer's decoder takes add nothing to the observation, so what is expected of them
+        # can be asked of their columns. An envelope is refused whole, and excluded values count before.
+        plain = self._unwrapper is None and not any(excluded_paths(terms.settings.fields))
+        paths = [path for expectation in expected for path in paths_of(expectation.condition)]
+        self._asks_columns = bool(paths) and plain and make is not None and make.as_written(paths)
+        self._aside = 0  # records set aside by their columns
         self._admission: AdmissionByShape | None = None
         if self._unwrapper is not None and terms.check is not None:
             self._admission = AdmissionByShape(terms.check, terms.expected, terms.settings.dates)
@@ -384,6 +404,7 @@ class LineTask:
         flags: list[NDArray[np.bool_]] = []
         origins: list[int] | None = None if self._unwrapper is None else []
         begins = 0  # the place of the run's first text
+        by_columns = self._asks_columns and everything is None
         for run in runs:
             if self._unwrapper is not None and origins is not None:
                 # In this order: a message becomes records, records that delete are cut, and only what is left
@@ -392,21 +413,15 @@ class LineTask:
                 origins += [begins + place for place in places]
                 begins += len(run.lines)
                 run = run.of_records(texts, places)
-            run_lines = run.lines
-            if self._terms.settings.extended_json:
-                # Before deletes are told and keys compared, which ask for values.
-                run_lines = list(map(plain_record, run_lines))
-            if self._deletes is not None:
-                run_lines, run_flags = (
-                    self._deletes.lines(run_lines)
-                    if run.nulls is None
-                    else self._deletes.messages(run_lines, run.nulls)
-                )
+            run_lines, run_flags = self._without_deletes(run)
+            if run_flags is not None:
                 flags.append(run_flags)
-            if self._expectations is not None:
-                of_run = flags[-1] if self._deletes is not None else None
-                run_lines = self._expectations.lines(run_lines, of_run, run.source, run.line)
-            looked = self._observer.feed(run_lines, run.source, run.line)
+            judge = None
+            if self._expectations is not None and by_columns:
+                judge = partial(self._judged, run, run_lines, run_flags)
+            elif self._expectations is not None:
+                run_lines = self._expectations.lines(run_lines, run_flags, run.source, run.line)
+            looked = self._observer.feed(run_lines, run.source, run.line, judge)
             # From ``run.lines``, not the plain or cut ones: a reject is kept whole, as it came.
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             if self._make is not None:
@@ -416,7 +431,46 @@ class LineTask:
         names = self._terms.settings.metadata
         described = runs if names and asks_for_place(names) else ()
         accepted = AcceptedLines(lines, outcomes, deletes, origins, described)
+        if by_columns:
+            accepted, aside = self._with_rows(accepted, runs)
+            rejects += aside
         return accepted, reject_batch(rejects) if rejects else None
+
+    def _without_deletes(self, run: Run) -> tuple[Sequence[bytes], NDArray[np.bool_] | None]:
+        """Return a run's lines, of those that delete the key alone, and flags of these, if any may."""
+        lines = run.lines
+        if self._terms.settings.extended_json:
+            # Before deletes are told and keys compared, which ask for values.
+            lines = list(map(plain_record, lines))
+        if self._deletes is None:
+            return lines, None
+        return self._deletes.lines(lines) if run.nulls is None else self._deletes.messages(lines, run.nulls)
+
+    def _judged(
+        self, run: Run, lines: Sequence[bytes], deletes: NDArray[np.bool_] | None, place: int
+    ) -> bytes:
+        """Return a line of a run, or a refused text for a record that is to be set aside."""
+        if self._expectations is None or (deletes is not None and deletes[place]):
+            return lines[place]
+        return self._expectations.line(lines[place], run.location(place))
+
+    def _with_rows(self, accepted: AcceptedLines, runs: Sequence[Run]) -> tuple[AcceptedLines, list[Reject]]:
+        """Make the rows of lines, but for those that their columns set aside; returns these as rejects."""
+        assert self._expectations is not None
+        assert self._make is not None
+        lines = LinesInColumns(
+            self._expectations, self._make.usual, accepted.lines, accepted.looked, accepted.deletes,
+            partial(_location, runs),
+        )  # fmt: skip
+        try:
+            accepted = accepted._replace(rows=list(self._rows(accepted, lines.kept)))
+        except Diverged:
+            self._asks_columns = False
+            accepted = accepted._replace(diverged=True)
+            lines.kept(None, range(len(accepted.lines)))
+        self._aside += len(lines.aside)
+        found = [(*_run_of(runs, place), why) for place, why in sorted(lines.aside.items())]
+        return accepted, [run.reject(place, why) for run, place, why in found]
 
     def _whole_messages(
         self, run: Run, texts: list[bytes], places: list[int]
@@ -459,6 +513,12 @@ class LineTask:
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
         """Yield the rows of the lines. Raises Diverged if a line has more than the plan was made for."""
+        if accepted.diverged:
+            raise Diverged
+        return self._rows(accepted) if accepted.rows is None else iter(accepted.rows)
+
+    def _rows(self, accepted: AcceptedLines, kept: Kept | None = None) -> Iterator[Rows]:
+        """Make the rows of the lines, but for those that are not ``kept``; raises as `convert`."""
         assert self._make is not None
         observer = self._observer
         # The shape is compared only when something was learnt, not for each group of lines.
@@ -468,7 +528,7 @@ class LineTask:
             if not planned.covers(_folded(observer.result().shape, planned)):
                 raise Diverged
             self._version = observer.version
-        parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
+        parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields, kept)
         row_key, deletes = self._make.settings.row_key, accepted.deletes
         runs = [(len(run.lines), run.origins) for run in accepted.runs]
         places_of_runs = origin_array(runs) if runs else None
@@ -492,7 +552,8 @@ class LineTask:
         self._version = min(self._version, 0)
         observation = self._observer.drain()
         if self._expectations is not None:
-            observation = observation.with_violations(self._expectations.drain())
+            observation = observation.with_violations(self._expectations.drain(), self._aside)
+            self._aside = 0
         return (
             observation
             if self._unwrapper is None
@@ -500,18 +561,16 @@ class LineTask:
         )
 
 
-def rejected_of(
-    lines: Sequence[bytes], outcomes: Sequence[LineOutcome], everything: str | None = None
-) -> Iterator[tuple[int, Why]]:
-    """Yield the rejected lines by place, with the reasons.
+def _run_of(runs: Sequence[Run], place: int) -> tuple[Run, int]:
+    """Return the run of a line, and the line's place in it."""
+    begins = [0, *accumulate(len(run.lines) for run in runs)]
+    number = bisect_right(begins, place) - 1
+    return runs[number], place - begins[number]
 
-    With a reason for ``everything``, all lines but blank ones are rejected.
-    """
-    reasons = {place: why for place, why in outcomes if why is not None}
-    for place in range(len(lines)) if everything is not None else reasons:
-        why = reasons.get(place, everything)
-        if why is not None and lines[place].strip():
-            yield place, why
+
+def _location(runs: Sequence[Run], place: int) -> SourceLocation:
+    run, place_in_run = _run_of(runs, place)
+    return run.location(place_in_run)
 
 
 _BEHIND_ALL = SourceLocation("\U0010ffff")

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Raw, json
 
 from driftline.convert import arrow_schema
 from driftline.convert.json_values import TEXT
@@ -33,6 +34,7 @@ from driftline.core.schema.types import (
     VARIANT,
     Field,
     Map,
+    Path,
     Primitive,
     Struct,
     Type,
@@ -40,7 +42,8 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.fields import FieldSettings
-from driftline.core.values import DATELIKE
+from driftline.core.values import DATELIKE, raw_members
+from driftline.observe.decoder import REFUSED, FieldDecoders
 
 DEEPEST = 60  # levels of lists and structs that Arrow hands over
 
@@ -200,6 +203,19 @@ def _parsed_as(
 
 def _is_narrower(column: Base, base: Primitive) -> bool:
     return isinstance(column, Primitive) and column.name in NARROW and not fits(base, column)
+
+
+def as_written(usual: Struct, path: Path, settings: FieldSettings) -> bool:
+    """True if a field's usual values are in a column of their own, each as a record has it."""
+    type_: Type = usual
+    for key in path:
+        settings, fields = settings.of(key), type_.fields if isinstance(type_, Struct) else ()
+        found = next((f for f in fields if f.name == key), None)
+        # A text that a person has declared to be a number is parsed as one.
+        if found is None or settings.hint is not None or settings.texts is not None or settings.excluded:
+            return False
+        type_ = found.type
+    return isinstance(type_, Primitive)
 
 
 def limited(
@@ -427,3 +443,34 @@ def _key_twice(maps: pa.MapArray) -> bool:
     owners = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
     pairs = owners * distinct + keys.indices.to_numpy()
     return bool(pc.count_distinct(pa.array(pairs)).as_py() < len(pairs))
+
+
+# Values as text, each with the path that it stands at
+Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"
+_OBJECT, _NULL = b"{n"
+
+
+def without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
+    """Split a record into the usual part and its unusual values. Of a repeated key, the last value counts."""
+    unusual: Unusual = []
+    return _without(line, drifting, takes, (), unusual), unusual
+
+
+def _without(
+    text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
+) -> bytes:
+    """Return a record's text without its unusual values, and add these to ``unusual``."""
+    record = raw_members(text)
+    for key in [key for key in record if key in drifting]:
+        value = record[key]
+        try:
+            takes[key](value)
+        except REFUSED:
+            begins, inside = memoryview(value)[0], drifting[key]
+            if begins == _OBJECT and inside is not None:
+                record[key] = Raw(_without(value, inside, takes.below(key), (*path, key), unusual))
+            # A null is usual in any column, though the field's own decoder may not take it.
+            elif begins != _NULL:
+                del record[key]
+                unusual.append(((*path, key), value))
+    return json.encode(record)
