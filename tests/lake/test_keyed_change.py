@@ -434,12 +434,15 @@ def test_what_is_told_of_a_table_with_a_key(lake: Lake, table_name: str, tmp_pat
     assert [t.name for t in lake.tables() if t.name.startswith(f"{table_name}_")] == []
 
 
-@pytest.mark.parametrize("change", ["RENAME COLUMN id TO ident", "DROP COLUMN id", "DROP COLUMN _order"])
+@pytest.mark.parametrize(
+    "change",
+    [f"DROP COLUMN {column}" for column in ("id", "_order", "_is_deleted")] + ["RENAME COLUMN id TO ident"],
+)
 def test_a_column_by_which_rows_are_known_that_another_engine_takes_away_stops_batches_until_it_is_back(
     lake: Lake, table_name: str, change: str
 ) -> None:
     table = lake.table(table_name)
-    table.ingest([{"id": 1, "seq": 2, "n": "a"}], key="id", order_by="seq")
+    table.ingest([{"id": 1, "seq": 2, "n": "a"}], key="id", order_by="seq", deletes="soft")
     tamper(table, f"ALTER TABLE {{t}} {change}")
     with pytest.raises(DataError, match="another engine has renamed or dropped that column") as refused:
         table.ingest([{"id": 1, "seq": 1, "n": "late"}])

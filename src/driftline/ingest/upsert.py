@@ -22,7 +22,6 @@ from driftline.core.settings.condition import MESSAGE_KEY
 from driftline.core.settings.fields import excluded_paths, spelled_path
 from driftline.core.settings.row_key import (
     DELETED_KIND,
-    ORDER_COLUMN,
     ORDER_KIND,
     ORDERS_KIND,
     RowKey,
@@ -124,13 +123,13 @@ def _truncated(planned: Planned) -> dict[str, str]:
 
 def _check_columns(state: State, settings: TableSettings, row_key: RowKey, table: str) -> None:
     """Raise DataError for a table with batches that has lost a column by which its rows are known."""
-    # Rows would count as new, and a batch would bring the keys that are there a second time.
-    if BATCH not in state.properties or not state.exists:
+    # Rows would count as new, or as older, or as never deleted: keys that are there would come a second time.
+    if BATCH not in state.properties or state.snapshot is None:  # no row has come
         return
     struct = state.schema.struct
     lost = [spelled_path(path) for path in row_key.key if not any(columns_of(struct, path, settings.mark))]
-    if row_key.order_by and own_column(struct, ORDER_KIND) is None:
-        lost.append(ORDER_COLUMN.name)
+    own = ((kind, column) for kind, column in row_key.columns.items() if kind != ORDERS_KIND)
+    lost += [column.name for kind, column in own if own_column(struct, kind) is None]
     if lost:
         raise DataError(
             f"{table}: it knows its rows by {lost[0]}, and another engine has renamed or dropped that column",
