@@ -286,7 +286,7 @@ def _maps(
     collector: Collector | None,
 ) -> dict[int, pa.Array]:
     """Fill the map columns of a field: a map's value goes, under its key, to every column that it fits."""
-    out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
+    out: dict[int, pa.Array] = {}
     by_key: dict[Type, dict[int, FieldRoute]] = {}
     for i, column_route in column_routes.items():
         if column_route.value is not None:
@@ -310,10 +310,11 @@ def _maps(
                 parts.setdefault(i, []).append((array, maps.numbers))
         for i, pieces in parts.items():
             numbers = np.concatenate([np.asarray(part, np.int64) for _, part in pieces])
-            order = np.argsort(numbers)  # as leaves are numbered
-            array = pa.concat_arrays([part for part, _ in pieces]).take(pa.array(order))
-            out[i] = values.scattered(array, numbers[order])
-    return out
+            arrays = [array for array, _ in pieces]
+            # As leaves are numbered; a copy of what is in order costs a wide map as much as all its values.
+            out[i] = values.scattered(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays), numbers)
+    none = {i: pa.nulls(0, arrow_type(types[i])) for i in column_routes if i not in out}
+    return out | {i: values.scattered(array, []) for i, array in none.items()}
 
 
 def _by_dimension(column_routes: Mapping[int, ColumnRoute]) -> Iterable[tuple[Dims, Sequence[int]]]:

@@ -25,6 +25,7 @@ from driftline.convert.leaves import (
     assemble,
     bases_of,
     dimension,
+    in_places,
     place,
     primitives_of,
     scattered,
@@ -259,7 +260,7 @@ class JsonValues:
         return Maps(pa.array(offsets), keys, JsonValues(values, route, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return scattered(len(self._shredded.leaves), [(numbers, leaves)], leaves.type)
+        return in_places(len(self._shredded.leaves), leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         shredded, dim = self._shredded, dimension(type_)

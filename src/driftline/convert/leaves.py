@@ -143,7 +143,7 @@ def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
 
 def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:
     """Assemble ``count`` leaves from parts, each with the numbers of its leaves; null elsewhere."""
-    if not parts:
+    if not any(len(leaves) for _, leaves in parts):
         return pa.nulls(count, type_)
     if len(parts) == 1 and len(parts[0][0]) == count:
         return parts[0][1]
