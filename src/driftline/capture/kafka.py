@@ -412,7 +412,7 @@ class Kafka:
             return SetupError(
                 message,
                 hint="check that the broker is running and reachable, and that [kafka] has its TLS and login settings; "
-                "then restart the capture: it resumes where it was",
+                "then run it again: a capture resumes where it was",
             )
         return None
 
