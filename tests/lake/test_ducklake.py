@@ -20,6 +20,7 @@ from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.sources.json_files import JsonFiles
+from lake import test_one_snapshot as one_snapshot
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
 
@@ -409,3 +410,20 @@ def test_a_lake_that_was_made_anew_is_another_one(lake: Lake, table: Table, tmp_
     assert table.format.load().snapshot == state.snapshot
     with pytest.raises(CommitConflict, match="changed by another writer"):
         table.format.transaction(state)
+
+
+def test_a_batch_into_many_tables_is_one_snapshot_of_a_catalog_that_another_writes_to(
+    shared: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = shared.fan_out("s.{kind}")
+    tables.ingest(one_snapshot.written(tmp_path, 0, "broken"))
+    one_snapshot.before_commit(
+        monkeypatch, lambda: shared.table("s.b").ingest([{"kind": "b", "id": 7, "v": 7}])
+    )
+    result = tables.ingest(one_snapshot.written(tmp_path, 1, "broken"))
+    last = one_snapshot.snapshots(shared)
+    assert {of_table.snapshot for of_table in result.results if of_table.rows_written} == {last}
+    counts = [shared.table(f"s.{kind}").read().count() for kind in one_snapshot.KINDS]
+    assert counts == [2, 3, 2, 2, 2]
+    verdict = tables.verify(tmp_path / "[01].jsonl")
+    assert (verdict.ok, verdict.records, verdict.found, verdict.quarantined) == (True, 12, 10, 2)

@@ -28,6 +28,7 @@ from driftline.core.history.entries import BATCH, MOVED, SEEN, Versions
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table
+from driftline.formats.ducklake.catalog import NoLakeError
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.layout import versions_of
@@ -353,7 +354,12 @@ def tables(catalog: CatalogDatabase, *, views: bool = False) -> list[tuple[str, 
     """
     if not catalog.exists():
         return []
-    now = catalog.read(latest)
+    try:
+        now = catalog.read(latest)
+    except NoLakeError:
+        if catalog.kind != "postgres":
+            raise
+        return []  # as of a server's database before its first commit
     statement = (
         "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
         f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
