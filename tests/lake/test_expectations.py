@@ -297,3 +297,19 @@ def test_each_row_of_a_typed_file_is_set_aside_once(
     }
     assert (result.rows_written, result.rows_quarantined) == (3, 3)
     assert ids(lake, table_name) == [1, 5, 6]
+
+
+def test_an_empty_list_beside_a_list_that_was_set_aside_is_no_lost_value_to_verify(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    batches: list[list[dict[str, Any]]] = [
+        [{"id": 1, "tags": "x", "price": 1}],
+        [{"id": 2, "tags": [1], "price": -1}, {"id": 3, "tags": [], "price": 1}],
+        [{"id": 4, "tags": [1], "price": 1}, {"id": 5, "tags": [], "price": 1}],
+    ]
+    files = [json_lines(tmp_path, records, f"{n}.jsonl") for n, records in enumerate(batches)]
+    for file in files:
+        table.ingest(file, expect={"price": "price >= 0 else quarantine"})
+    assert [row.id for row in table.read().where("tags_array_long = array()").collect()] == [5]
+    assert table.verify(files, exactly=True).ok

@@ -94,7 +94,8 @@ def _lists(
 ) -> Iterator[tuple[tuple[str, Path], SourcePlace]]:
     """The paths at which the record has a list with a value."""
     paths = by_file.get(read.place.file)
-    if paths and read.record is not None:
+    # A record that an expectation sets aside makes no column.
+    if paths and read.record is not None and not read.unmet:
         record = without(read.record)
         yield from (((read.place.file, path), read.place) for path in paths if _has_list(record, path))
 
