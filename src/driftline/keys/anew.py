@@ -195,11 +195,13 @@ def _fitting(
 def _groups(files: Iterable[RewriteCandidate], budget: RewriteBudget) -> Iterator[list[RewriteCandidate]]:
     """Yield the files of a partition in groups, in their order."""
     group: list[RewriteCandidate] = []
+    size = 0
     for file in files:
-        if group and sum(each.bytes_left for each in group) + file.bytes_left > budget.most:
+        if group and size + file.bytes_left > budget.most:
             yield group
-            group = []
+            group, size = [], 0
         group.append(file)
+        size += file.bytes_left
     # A small file that is left alone would be written anew as it is.
     if len(group) > 1 or any(map(budget.wants, group)):
         yield group
