@@ -444,10 +444,26 @@ def test_data_that_verify_cannot_read_again_are_refused(table: Table, data: Any,
     assert not table.format.load().exists
 
 
+@pytest.mark.format_has_no_say(
+    "a batch is audited before a format commits it, over which other kinds of batches run too"
+)
+def test_capture_verifies_the_lines_that_were_appended(table: Table, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    file = put(source / "a.jsonl", FIRST + '{"id": 2')
+    appended = {"changed_files": "append", **VERIFY}
+    captured(table, source, **appended)
+    put(file, FIRST + '{"id": 2}\n' + DRIFTED + "no record\n")
+    (batch,) = captured(table, source, **appended)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (3, 1)
+    proven(table, [file])
+
+
+@pytest.mark.nightly
 @pytest.mark.iceberg_only("refused before a table is asked")
-def test_captures_that_verify_cannot_read_are_refused(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="verify cannot read parts of files"):
-        table.capture(tmp_path, name="k", changed_files="append", **VERIFY)
+def test_lines_of_csv_that_may_be_appended_are_not_verified(table: Table, tmp_path: Path) -> None:
+    put(tmp_path / "in" / "a.csv", "id,n\n1,5\n")
+    with pytest.raises(UsageError, match="parts of files of JSON alone"):
+        captured(table, tmp_path / "in", changed_files="append", **VERIFY)
 
 
 # Others --------------------------------------------------------------------------------------------------------

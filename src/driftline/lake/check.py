@@ -67,16 +67,15 @@ class AuditRequest(NamedTuple):
         self,
         data: Data,
         warehouse: str | None,
-        changed_files: ChangedFiles = "fail",
         *,
         dry_run: bool = False,
     ) -> Audit:
         """Return the audit of the batches of ``data``, with its checks.
 
-        ``warehouse``: the folder of the table's lake; ``changed_files``: of a capture. Raises UsageError for
-        checks without an audit, an audit without one, or data that `verify` cannot read.
+        ``warehouse``: the folder of the table's lake. Raises UsageError for checks without an audit, an audit
+        without one, or data that `verify` cannot read.
         """
-        checks = self._checks(data, changed_files, dry_run=dry_run)
+        checks = self._checks(data, in_parts=False, dry_run=dry_run)
         if not self.audit:
             return Audit()
         if self.verify:
@@ -90,13 +89,16 @@ class AuditRequest(NamedTuple):
         *,
         dry_run: bool = False,
     ) -> Audit:
-        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`."""
-        checks = self._checks(data, changed_files, dry_run=dry_run)
+        """Return the audit of each of the tables of a pattern, as `of` that of one, but for `verify`.
+
+        ``changed_files``: of a capture.
+        """
+        checks = self._checks(data, in_parts=changed_files == "append", dry_run=dry_run)
         # A table without expectations has nothing that `at_most` limits; another one may.
         return Audit(checks, self.on_failure, self._replace(at_most=None)._must_be_possible)
 
     def _checks(
-        self, data: Data, changed_files: ChangedFiles, *, dry_run: bool
+        self, data: Data, *, in_parts: bool, dry_run: bool
     ) -> list[Callable[[Prepared], Sequence[Violation]]]:
         """The checks but for `verify`; raises as `of`."""
         kinds = (self.fail_on,) if isinstance(self.fail_on, str) else tuple(self.fail_on)
@@ -107,7 +109,7 @@ class AuditRequest(NamedTuple):
         if self.at_most is not None:
             checks.append(partial(_beyond, self.at_most))
         if self.verify:
-            _must_be_verifiable(data, in_parts=changed_files == "append")
+            _must_be_verifiable(data, in_parts=in_parts)
         return checks
 
     def _must_make_sense(self, kinds: Sequence[str], *, dry_run: bool) -> None:
@@ -153,7 +155,8 @@ def _beyond(at_most: int, prepared: Prepared) -> list[Violation]:
 def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
     """Raise UsageError for data that a check cannot read once more."""
     if in_parts:
-        kind, hint = "parts of files", "leave out --verify, or --changed-files append"
+        kind = "parts of files for many tables, among which it deals whole ones"
+        hint = "leave out --verify, or --changed-files append"
     elif hasattr(data, "selectExpr"):
         kind, hint = "a Spark DataFrame", "write it to files, or leave out --verify"
     elif isinstance(data, Iterator) and not hasattr(data, "read"):
@@ -164,11 +167,16 @@ def _must_be_verifiable(data: Data, *, in_parts: bool) -> None:
 
 
 def _must_stand_alone(run: BatchRun) -> None:
-    """Raise UsageError for a table of which a batch does not tell what its rows should be.
+    """Raise UsageError for a batch that cannot be read alone, or does not tell what its rows should be.
 
     Fields that a patch does not have stay as they were before, and so may those with a later order.
     """
     row_key, source = run.settings.row_key, run.batch.source
+    if source.format == "csv" and getattr(source.found, "ranges", None):  # type: ignore[attr-defined]
+        raise UsageError(
+            f"{run.batch.table.name}: verify reads parts of files of JSON alone, as those of CSV have no header",
+            "leave out --verify, or --changed-files append",
+        )
     if row_key is None or not row_key.patch:
         return
     hint = "leave out --verify; `driftline verify` checks the table against all of its sources"

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from driftline.core.settings.row_key import RowKey
+from driftline.files.text import LineRange
 from driftline.readers.kafka.values import Wire
 from driftline.readers.kafka.wire import UnreadableError
 from driftline.sources.files import expand
 from driftline.sources.inputs import Data, paths_or_rows
+from driftline.sources.json_files import JsonFiles
 from driftline.sources.kafka import KafkaJson
 from driftline.sources.kafka_typed import KafkaTyped
 from driftline.sources.spooled import folder_in, spooled
@@ -42,6 +45,7 @@ class SourceFiles(NamedTuple):
         dealt: the records of the files that are the table's; None: all.
         lost: gets those that it lacks.
         waiting: SQL of the quarantined records that may be of the files; empty: all.
+        ranges: the lines to read of some files of JSON.
     """
 
     files: Sequence[str]
@@ -51,10 +55,12 @@ class SourceFiles(NamedTuple):
     dealt: DealtRecords | None = None
     lost: LostRecords | None = None
     waiting: str = ""
+    ranges: Mapping[str, LineRange] = MappingProxyType({})
 
     def verdict(self, spark: SparkSession, stored: Stored, *, exactly: bool = False) -> Verdict:
         """Compare the records with a table."""
         if self.dealt is None:
+            stored = replace(stored, ranges=self.ranges)
             return verify(spark, stored, self.files, self.kind, exactly=exactly, names=self.names)
         records = replace(self.dealt, sources=self.files)
         return verify_dealt(spark, stored, records, exactly=exactly, names=self.names, lost=self.lost)
@@ -81,7 +87,8 @@ def files_of_batch(
     if isinstance(source, KafkaJson | KafkaTyped):
         return messages_of(source, room, row_key, dealt=dealt)
     if source.format:
-        return _read(source.format, source.files, source.names, room, write_lines, {})
+        ranges = source.ranges if isinstance(source, JsonFiles) else {}
+        return _read(source.format, source.files, source.names, room, write_lines, {}, ranges)
     return files_of(data, None, room, warehouse, write_lines, lambda _: {})
 
 
@@ -166,10 +173,11 @@ def _read(
     room: Path | None,
     write_lines: SheetLines,
     by_file: Mapping[str, Mapping[str, str]],
+    ranges: Mapping[str, LineRange] | None = None,
 ) -> Iterator[SourceFiles]:
-    """The files as the check reads them: workbooks as lines in copies."""
+    """The files as the check reads them: workbooks as lines in copies; of some the lines in ``ranges``."""
     if kind != "excel":
-        yield SourceFiles(files, kind, names, by_file)
+        yield SourceFiles(files, kind, names, by_file, ranges=ranges or {})
         return
     with folder_in(room) as folder:
         lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(files)}

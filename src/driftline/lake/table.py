@@ -269,7 +269,7 @@ class Table(Shown):
         """
         must_take_records(self.name)
         audited = AuditRequest(audit, fail_on, at_most, verify, on_audit)
-        checks = audited.of(data, self.lake.warehouse, changed_files)
+        checks = audited.of(data, self.lake.warehouse)
         own, registry = kafka_metadata or _is_switch(options), with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(

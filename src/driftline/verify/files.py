@@ -157,9 +157,14 @@ def parts(
         if is_whole or not _begins_with_a_record(file, longest):
             out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect, records=records))
         else:
-            ends = [(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK)]
-            out += [FilePart(file, fmt, start, end, end - start, longest) for start, end in ends]
+            out += lines_of_file(file, 0, size, longest)
     return out
+
+
+def lines_of_file(file: str, start: int, end: int, longest: int = LONGEST) -> list[FilePart]:
+    """Cut the lines of JSON that begin within these bytes of a file into pieces, as `parts` does."""
+    cuts = [(begin, min(begin + _CHUNK, end)) for begin in range(start, end, _CHUNK)]
+    return [FilePart(file, "json", begin, stop, stop - begin, longest) for begin, stop in cuts]
 
 
 def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:

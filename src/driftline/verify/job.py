@@ -25,6 +25,7 @@ from driftline.core.settings.fields import epoch_units, excluded_paths, parse_pa
 from driftline.core.settings.properties import EXPECTED, from_properties, readings
 from driftline.core.settings.row_key import RowKey
 from driftline.core.support import deep_recursion
+from driftline.files.text import LineRange
 from driftline.runtime.stores import is_stored
 from driftline.verify.beside import Beside
 from driftline.verify.change_feeds import plain_value
@@ -47,6 +48,7 @@ from driftline.verify.files import (
     as_read,
     grouped,
     has_packed,
+    lines_of_file,
     messages_to_deal,
     parts,
     read,
@@ -94,6 +96,7 @@ class Stored:
     ``files``: lists Parquet files of this machine that together have these rows; none if they have others.
     ``beside``: what else the table has by its key, where the sources are a part of it. ``earlier``: keys with
     changes of before the sources: remembered deletes, or rows where the first record of a key stays.
+    ``ranges``: of some sources of JSON, the lines that are compared.
     """
 
     rows: str | DataFrame | LocalRows
@@ -109,6 +112,7 @@ class Stored:
     files: Callable[[], Sequence[str]] = tuple
     beside: Beside | None = None
     earlier: DataFrame | None = None
+    ranges: Mapping[str, LineRange] = field(default_factory=dict)
 
     def read_by(self, sources: Sequence[str]) -> dict[str, dict[str, str]]:
         """The properties by which each file was ingested, by which it is judged."""
@@ -476,7 +480,11 @@ def _held_against(expected: ExpectedRecords, comparison: Comparison, reads: Iter
 
 
 def _pieces(
-    by_file: Mapping[str, Mapping[str, str]], fmt: str, table: Stored, *, own_signs: bool
+    by_file: Mapping[str, Mapping[str, str]],
+    fmt: str,
+    table: Stored,
+    *,
+    own_signs: bool,
 ) -> list[FilePart]:
     """The parts of text files, in order; none of others.
 
@@ -488,7 +496,12 @@ def _pieces(
         return parts(list(by_file), fmt)
     if fmt not in TEXTS:
         return []
-    pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]
+    ranges = dict(zip(_absolute([*table.ranges]), table.ranges.values(), strict=True))
+    pieces = [
+        part
+        for file, properties in by_file.items()
+        for part in _parts(file, fmt, properties, ranges.get(file))
+    ]
     if fmt == "csv":
         pieces = [replace(part, own_signs=own_signs, keys=_field_keys(table)) for part in pieces]
     return pieces
@@ -505,9 +518,13 @@ def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:
     return fmt == "json" and size > SMALL and not any(part.records for task in tasks for part in task)
 
 
-def _parts(source: str, fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
-    """The parts of a text file, read as the properties say."""
+def _parts(
+    source: str, fmt: str, properties: Mapping[str, str], lines: LineRange | None = None
+) -> list[FilePart]:
+    """The parts of a text file, or of some of its ``lines``, read as the properties say."""
     longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
+    if lines is not None:
+        return lines_of_file(source, lines.start, lines.end, longest)
     listed = properties.get("driftline.records", "")
     records = parse_path(listed) if listed else ()
     return parts([source], fmt, longest, CsvDialect.of(properties), records)
