@@ -100,6 +100,8 @@ COMMANDS = {
     "expire dry": ["expire", "shop.orders", "--older-than", "7d", "--dry-run", "--json"],
     "expire": ["expire", "shop.orders", "--older-than", "1ms", "--yes"],
     "erase": ["erase", "shop.set", "--where", "id = 1", "--yes"],
+    "into many": ["ingest", "in/1.jsonl", "--into", "many.u{id}"],
+    "compact many": ["compact", "many.u{id}", "--json"],
 }  # fmt: skip
 
 
@@ -306,6 +308,8 @@ def test_compact_tells_files_before_and_after_and_those_that_are_left(done):
 def test_compact_of_a_pattern_tells_each_table_and_refuses_one_that_no_name_is_like(done):
     told = [json.loads(line)["table"] for line in done["compact all"].out.splitlines()]
     assert told == ["shop.orders", "shop.set"]
+    made = [json.loads(line)["table"] for line in done["compact many"].out.splitlines()]
+    assert made and all(name.startswith("many.u") for name in made)
     assert "no table's name is like shops.*" in done["compact none"].err
 
 

@@ -14,6 +14,7 @@ import typer
 from driftline.cli.grouped import fields, types_of_fields, waiting
 from driftline.cli.options import Json, TableName, confirm, named, pairs, table_argument, writable, write_page
 from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.schema.naming import is_pattern
 from driftline.core.schema.text import counted, parse_span
 from driftline.core.settings.fields import parse_path
 from driftline.errors import DataError, DriftlineError, NeedsSpark, UsageError
@@ -166,7 +167,10 @@ def erase(
 
 def compact(
     context: typer.Context,
-    table: Annotated[str, table_argument("The table; or tables, as in 'shop.*'.", "NAMESPACE.TABLE|PATTERN")],
+    table: Annotated[
+        str,
+        table_argument("The table; or tables, as in 'shop.*' or 'hooks.{event}'.", "NAMESPACE.TABLE|PATTERN"),
+    ],
     sort: Annotated[
         bool, typer.Option("--sort", help="Also files that are not sorted by the table's order.")
     ] = False,
@@ -183,12 +187,12 @@ def compact(
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import tables
 
-    is_pattern = "*" in table
+    are_several = "*" in table or is_pattern(table)
     outcomes: list[Compacted] = []
     failures: dict[str, str] = {}
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True, table=None if is_pattern else table, writes=True)
-        chosen = _matching(lake, table) if is_pattern else [lake.table(table)]
+        lake = context.obj.open(progress, must_exist=True, table=None if are_several else table, writes=True)
+        chosen = _matching(lake, table) if are_several else [lake.table(table)]
         for each in chosen:
             try:
                 on_step = progress.of(each.name)
@@ -196,7 +200,7 @@ def compact(
                     each.compact(sort=sort, drop_unused=drop_unused, dry_run=dry_run, progress=on_step)
                 )
             except DriftlineError as error:
-                if not is_pattern:
+                if not are_several:
                     raise
                 failures[each.name] = error.message
     for compacted in outcomes:
@@ -209,7 +213,9 @@ def compact(
 
 
 def _matching(lake: Lake, pattern: str) -> list[Table]:
-    """The tables that a pattern names. Raises UsageError if there is none."""
+    """The tables that a pattern names, or made if it has braces. Raises UsageError if there is none."""
+    if is_pattern(pattern):
+        return [lake.table(stats.table) for stats in lake.fan_out(pattern).stats(over_time=False).tables]
     tables = [table for table in lake.tables() if fnmatchcase(table.name, pattern)]
     if not tables:
         raise UsageError(f"no table's name is like {pattern}", "`driftline tables` lists the tables")
