@@ -294,6 +294,20 @@ class JsonObserver:
         return why
 
 
+def rejected_of(
+    lines: Sequence[bytes], outcomes: Sequence[LineOutcome], everything: str | None = None
+) -> Iterator[tuple[int, Why]]:
+    """Yield the rejected lines by place, with the reasons.
+
+    With a reason for ``everything``, all lines but blank ones are rejected.
+    """
+    reasons = {place: why for place, why in outcomes if why is not None}
+    for place in range(len(lines)) if everything is not None else reasons:
+        why = reasons.get(place, everything)
+        if why is not None and lines[place].strip():
+            yield place, why
+
+
 class _Adaptive:
     """A decoder that is rebuilt as the walker learns, for all it knows or for a ``part`` of it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -23,8 +23,6 @@ from driftline.write import AsideFile, PartTasks, Reported, RowTasks, SetAside, 
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from driftline.observe.json_lines import LineOutcome, Why
 
 # The columns in which a source gives what is not accepted;
 # `driftline.quarantine.table` adds the batch and the time.
@@ -289,17 +287,3 @@ class OriginOfRows:
         coded = paths.dictionary_encode()
         names = [name_text(self.files.get(path, path)) for path in coded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(coded.indices)
-
-
-def rejected_of(
-    lines: Sequence[bytes], outcomes: Sequence[LineOutcome], everything: str | None = None
-) -> Iterator[tuple[int, Why]]:
-    """Yield the rejected lines by place, with the reasons.
-
-    With a reason for ``everything``, all lines but blank ones are rejected.
-    """
-    reasons = {place: why for place, why in outcomes if why is not None}
-    for place in range(len(lines)) if everything is not None else reasons:
-        why = reasons.get(place, everything)
-        if why is not None and lines[place].strip():
-            yield place, why

@@ -39,7 +39,14 @@ from driftline.core.values import Malformed, RefusedText, UnlistedDocument, pars
 from driftline.keys.patch_fields import PRESENCE, presence_of_lines
 from driftline.observe.decoder import FieldDecoders, doubtful
 from driftline.observe.expect import ExpectedField, foreseen
-from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, LineOutcome, Why
+from driftline.observe.json_lines import (
+    AdmissionByShape,
+    JsonObserver,
+    LineNumbers,
+    LineOutcome,
+    Why,
+    rejected_of,
+)
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
@@ -72,7 +79,6 @@ from driftline.readers.rejects import (
     Reject,
     origin_array,
     reject_batch,
-    rejected_of,
 )
 from driftline.readers.task import AdmissionTerms, Diverged, TaskReader, group_parts
 
