@@ -53,7 +53,11 @@ def save(panels: list[Panel], machine: dict[str, Any], folder: Path) -> None:
 
 def plot(panels: list[Panel], file: Path) -> None:
     """A small picture for each panel, both scales logarithmic, with a dotted line as steep as linear growth."""
-    import matplotlib as mpl
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print(f"No {file.name}: there is no matplotlib (requirements/bench.txt has it).")
+        return
 
     mpl.use("svg")
     mpl.rcParams.update({"svg.hashsalt": "bench", "svg.fonttype": "none", "font.family": "sans-serif"})
