@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.core.schema.types import List, Map, Struct, Type
 from driftline.keys.stored import StoredRows, field_id, leaf_paths
-
-_AT_ONCE = 16  # footers: a store takes its time for each
+from driftline.runtime.stores import at_once
 
 
 def are_readable(files: Mapping[str, Collection[int]], stored: StoredRows) -> bool:
     """True if `why_unreadable` has no reason for any file; ``files``: each with its sources."""
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return not any(threads.map(lambda path: why_unreadable(path, stored, files[path]), files))
+    return not any(at_once(lambda path: why_unreadable(path, stored, files[path]), files))
 
 
 def why_each_immovable(
     files: Mapping[str, Collection[int]], stored: StoredRows, reserved: Collection[int]
 ) -> Sequence[str | None]:
     """Return what `why_immovable` does for each file; ``files``: each with its sources."""
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return [*threads.map(lambda path: why_immovable(path, stored, reserved, files[path]), files)]
+    return at_once(lambda path: why_immovable(path, stored, reserved, files[path]), files)
 
 
 def why_immovable(
