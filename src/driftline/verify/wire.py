@@ -54,19 +54,23 @@ def write_schemas(
 
 def wire_reads(path: str) -> Iterator[Read]:
     """The records of a file of typed messages, each with its message's key, if keys are read."""
-    for message in wire_messages(path):
+    for message in wire_messages(path, decode_keys=False):
         yield from as_wire_read(message, keys=message.beside is not None, nulls=True)
 
 
-def wire_messages(path: str) -> Iterator[Read]:
-    """The records of a file of typed messages, and what is beside them, if keys are read."""
+def wire_messages(path: str, *, decode_keys: bool = True) -> Iterator[Read]:
+    """The records of a file of typed messages, and what is beside them, if keys are read.
+
+    ``decode_keys``: typed keys name tables, so they are decoded here, too.
+    """
     schemas = WireSchemas.beside(str(Path(path).parent))
     with opened(path) as file:
         for offsets, _, raws, keys in read_messages(file):
             for number, (offset, raw) in enumerate(zip(offsets, raws, strict=True)):
                 place, beside = SourcePlace(path, 0, offset), None
                 if keys is not None:
-                    beside = BesideValue(keys[number], raw is None, schemas.key(keys[number]))
+                    decoded = schemas.key(keys[number]) if decode_keys else None
+                    beside = BesideValue(keys[number], raw is None, decoded)
                 try:
                     yield Read(place, {} if raw is None else schemas.value(raw), raw or b"", beside=beside)
                 except MalformedText as error:
