@@ -200,6 +200,18 @@ def test_what_a_policy_refuses_has_nothing_go_beyond_a_limit(tasks: int) -> None
         take(before, [b'{"b": 1, "c": 1, "d": 1}', *lines], replace(NARROW, beyond="fail"))
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_conflict_that_no_record_has_alone_keeps_no_batch_from_its_limits(tasks: int) -> None:
+    # The long and the text make a column of texts, which takes the decimal; the text goes beyond the limit.
+    lines = [b'{"a": 1}', b'{"a": 0.123456789012345678}', b'{"a": "x", "b": 1}', b'{"a": 2}']
+    given = TableSettings(
+        max_columns=1, beyond="quarantine", allow_rewrite=True, fields=field_settings("widen")
+    )
+    taken = take(Schema(), lines, given, tasks)
+    assert taken.kept == [True, False, False, True]
+    assert _types(taken.schema) == {"a": "long"}
+
+
 STEADY = st.fixed_dictionaries(
     {},
     optional={

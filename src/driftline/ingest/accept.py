@@ -118,33 +118,35 @@ class _Refused:
         return planned
 
     def add(self, observation: Observation, planned: Plan) -> None:
-        """Refuse the conflicts of the policies, or, if there are none, those of the limits.
+        """Refuse the conflicts of the policies, or, if no record has one, those of the limits.
 
         Of the limits, that is the first record beyond them, and all that need more columns than the records
         before it left room for. Raises DataError for a limit under ``beyond = "fail"``.
         """
+        beyond = [conflict for conflict in planned.conflicts if conflict.limit]
         free = plan(self.schema, observation.shape, without_limits(self.settings), self.not_rewritten)
-        if free.conflicts:
+        if free.conflicts and not (self.stuck and beyond):
             # A refused record may have decided a type here. Others that would fit alone wait then, and can be
             # replayed.
             self.schemas, self.last = (*self.schemas, free.schema), free.conflicts
         else:
-            self._limit(planned)
+            self._limit(planned, beyond)
 
-    def _limit(self, planned: Plan) -> None:
+    def _limit(self, planned: Plan, beyond: Sequence[Conflict]) -> None:
         # Records before it have settled their columns. To refuse it frees what it would have taken, so the
         # batch is observed again.
-        first = min(planned.conflicts, key=lambda conflict: conflict.location)
+        first = min(beyond, key=lambda conflict: conflict.location)
         if self.settings.beyond == "fail":
             _fail_of(first)
-        self.last = planned.conflicts
+        before, self.last = self.last, beyond
         if self.rounds > _PATIENCE:
             self.schemas = (*self.schemas, planned.schema)
-        elif self.stuck:  # records without an order: together they have no room, each alone does
+        elif self.stuck and before[0].limit:
+            # Records without an order: together they have no room, each alone does.
             self.rooms = (*self.rooms, planned.schema)
         else:
             self.rooms = (*self.rooms, schema_before(planned, first.location))
-            self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
+            self.last = [conflict for conflict in beyond if _record(conflict) == _record(first)]
 
     def check(self) -> AdmissionCheck:
         """Return the check that finds the refused records."""
