@@ -93,6 +93,12 @@ def test_types(array: pa.Array, type_: str, values: list[Any]) -> None:
     assert column(array) == (type_, values)
 
 
+@pytest.mark.parametrize(("value", "sample"), [(b"abc", "abc"), (b"\xff", r"b'\xff'")])
+def test_bytes_are_told_as_text_or_as_python_spells_them(value: bytes, sample: str) -> None:
+    shape = observed(pa.array([value]), Schema())[0].shape
+    assert [profile.sample for profile in shape.fields["f"].facets.values()] == [sample]
+
+
 def test_lists_and_maps_that_are_all_null_hold_any_type() -> None:
     """Arrow flattens no lists of structs with a UUID where all are null, as in a small row group."""
     record, key = pa.struct([("id", pa.uuid())]), pa.string()

@@ -221,6 +221,17 @@ def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_
     ]
 
 
+def test_refused_bytes_are_found_where_they_wait_and_behind_a_replay(table: Table) -> None:
+    refused = {"expect": {"n": "n > 1 else quarantine"}}
+    rows = pa.table({"n": [1, 2], "b": pa.array([b"\xff\x00", b"abc"]), "l": pa.array([[b"abc"], [b"abc"]])})
+    assert table.ingest(rows, **refused).rows_quarantined == 1
+    assert table.verify(rows).found
+    table.ingest(pa.table({"n": [3]}), expect={"n": ""})
+    table.replay()
+    assert table.read().count() == 3
+    assert table.verify(rows).found
+
+
 def test_moments_of_any_year(table: Table, tmp_path: Path) -> None:
     """The greatest number of milliseconds stands for "never" in many files."""
     file = tmp_path / "a.parquet"

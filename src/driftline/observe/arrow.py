@@ -243,7 +243,8 @@ def _text(leaf: pa.Array, type_: Primitive) -> str:
         return str(leaf[0].as_py())
     text = convert(leaf, type_, STRING) if converts(type_, STRING) else leaf
     try:
-        return str(text[0].as_py())
+        # Bytes that are no text convert to null.
+        return str(text[0].as_py()) if text[0].is_valid else repr(leaf[0].as_py())
     except UnicodeDecodeError:
         # Java and C write texts that are not UTF-8; a sample for the report may not fail the batch.
         return repr(text.cast(pa.binary())[0].as_py())

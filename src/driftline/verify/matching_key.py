@@ -257,6 +257,7 @@ class TableStruct:
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long next to the instant that it may be
 _TEXTS = {"string", "binary", "fixed"}
+_BYTES_OR_BASE64 = {"string", "binary"}  # bytes that waited in quarantine are texts beside the others
 _INSTANTS = {"timestamp", "timestamp_ntz"}
 _HUGE = 400  # digits
 
@@ -380,6 +381,9 @@ class Meeting:
                     self._value(slot, x, path, out)
         elif v is not None and v != "":
             coarse, timeless = (slot.coarse, slot.timeless) if slot else (0, False)
+            if slot and slot.kinds >= _BYTES_OR_BASE64 and isinstance(v, bytes | str):
+                out.add(f"{path}=*")
+                return
             if isinstance(v, bytes) and not (slot and slot.kinds & _TEXTS):
                 v = base64_text(v)  # no column takes them as they are
             out.add(
@@ -432,8 +436,10 @@ def key(scalars: Iterable[str]) -> int:
 def loosely(v: Any) -> list[str]:
     """All scalars of a record, collapsed, without their paths.
 
-    A quarantined copy in another form is known by them.
+    A quarantined copy in another form is known by them. It has bytes as base64.
     """
+    if isinstance(v, bytes):
+        v = base64_text(v)
     if isinstance(v, dict):
         v = [x for k, x in v.items() if k != ""]
     if isinstance(v, list):
