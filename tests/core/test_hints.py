@@ -19,7 +19,7 @@ from driftline.core.changes import SetProperties
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.date_pattern import parse_hint
-from driftline.core.schema.definition import EPOCH_PROPERTY, Definition
+from driftline.core.schema.definition import EPOCH_PROPERTY, KEY_PROPERTY, Definition
 from driftline.core.schema.naming import marked_key
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -39,7 +39,7 @@ from driftline.core.schema.types import Path as FieldPath
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.fields import parse_path
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.core.settings.row_key import RowKey, arrival_hint, late_hint
+from driftline.core.settings.row_key import RowKey, arrival_hint, late_hint, table_property
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.operations.alter_sql import AlterRequest
@@ -271,6 +271,13 @@ def test_hints_at_a_source_that_went_back() -> None:
     (statement,) = shlex.split(command)
     request = AlterRequest.of_sql(statement)
     assert (request.table, request.changes) == ("shop.people", (SetProperties({EPOCH_PROPERTY: "5"}),))
+
+
+def test_hints_that_set_a_key_are_one_word_of_a_shell_whatever_the_names() -> None:
+    for table, key in (("shop.people", "id"), ("shop.2 people", '`a\'b`, `$(c)`, "d\\e"')):
+        (statement,) = shlex.split(table_property(table, KEY_PROPERTY, key))
+        request = AlterRequest.of_sql(statement)
+        assert (request.table, request.changes) == (table, (SetProperties({KEY_PROPERTY: key}),))
 
 
 def test_hints_at_a_layout_that_a_table_has_not() -> None:

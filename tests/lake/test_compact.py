@@ -234,8 +234,9 @@ def test_files_of_before_the_sort_order_are_sorted_by_it_once(
 ) -> None:
     table, file = lake.table(table_name), tmp_path / "rows.jsonl"
     table.ingest(put(file, [{"id": id_} for id_ in (3, 1, 2)]))
-    with pytest.raises(UsageError, match="has no sort order"):
+    with pytest.raises(UsageError, match="has no sort order") as refused:
         table.compact(sort=True)
+    assert f'Lake.alter("ALTER TABLE {table_name} WRITE ORDERED BY COLUMN")' in str(refused.value)
     lake.alter(f"alter table {table_name} write ordered by id desc")
     table.ingest(put(file, [{"id": id_} for id_ in (5, 7, 6)]), again=True)
     assert table.compact().commits == 0

@@ -83,6 +83,23 @@ def test_every_page_of_a_table_that_drifted_answers(served: ServedLake, lake: La
 
 
 @pytest.mark.nightly
+@pytest.mark.iceberg_only("a page spells names the same of each format")
+def test_a_command_on_a_page_is_quoted_as_a_shell_reads_it(
+    served: ServedLake, lake: Lake, table_name: str
+) -> None:
+    table = lake.table(f"{table_name} it")
+    for total in (5, "n/a"):
+        table.ingest([{"a $(b)": total}], again=True)
+    pages, name = LakePages(served).application(), quote(table.name)
+    for path, command in {
+        f"/table?name={name}": f"driftline replan '{table.name}' --html FILE",
+        f"/field?table={name}&path={quote('a $(b)')}": f"driftline resolve '{table.name}' 'a $(b)' --as TYPE",
+        f"/statistics?name={name}": f"driftline view '{table.name}'",
+    }.items():
+        assert command in unescape(Response(pages, path, {"host": "x"}).text), path
+
+
+@pytest.mark.nightly
 def test_drift_over_time_and_reasons_by_batch_are_shown_where_records_and_values_wait(
     served: ServedLake, lake: Lake, table_name: str, tmp_path: Path
 ) -> None:

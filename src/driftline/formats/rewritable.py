@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
+from driftline.core.schema.naming import spelled_name
 from driftline.errors import UsageError
 from driftline.formats.base import Rewritable
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, choose
@@ -17,7 +19,8 @@ _ENOUGH = "large enough, or too few small ones in their partition"
 def unsorted(name: str) -> UsageError:
     """The error for a table without an order, when files are to be sorted by it."""
     return UsageError(
-        f"{name} has no sort order", f'set one first: driftline alter {name} "WRITE ORDERED BY …"'
+        f"{name} has no sort order",
+        f"set one first: driftline alter {quote(f'ALTER TABLE {spelled_name(name)} WRITE ORDERED BY COLUMN')}",
     )
 
 

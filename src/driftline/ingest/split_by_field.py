@@ -65,7 +65,7 @@ class SplitByField:
 
     def command(self, table: str) -> str:
         """The command that makes the tables of a table's rows."""
-        return f"driftline split {table} --by {quote(self.spelled)}"
+        return f"driftline split {quote(table)} --by {quote(self.spelled)}"
 
     def to_dict(self) -> SplitByFieldJson:
         """The form that `--json` prints."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -125,7 +126,7 @@ class _Rekeying:
             raise DataError(
                 f"{self.table} cannot be ordered by {spelled_path(path)}: its values are of several kinds, or of none "
                 f"that has an order: {names}",
-                f"fold them first: driftline resolve {self.table} {spelled_path(path)} --as TYPE",
+                f"fold them first: driftline resolve {quote(self.table)} {quote(spelled_path(path))} --as TYPE",
             )
 
     def changes(self) -> list[ColumnChange]:
@@ -239,7 +240,7 @@ def _check_told_apart(table: str, path: Path, columns: Sequence[PlacedColumn]) -
         raise DataError(
             f"{table} cannot have the key {spelled_path(path)}: {spelled_path(numbers[0].path)} has numbers that are "
             f"values of {spelled_path(moments[0].path)} too",
-            f"fold them first: driftline resolve {table} {spelled_path(path)} --as TYPE",
+            f"fold them first: driftline resolve {quote(table)} {quote(spelled_path(path))} --as TYPE",
         )
 
 

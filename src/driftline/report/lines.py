@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,15 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shell(text: str) -> str:
+    """Text of data as one word of a command that a person copies.
+
+    >>> shell("shop.orders"), shell("`IMDB Rating`")
+    ('shop.orders', "'`IMDB Rating`'")
+    """
+    return shlex.quote(clean(text))
 
 
 def sample(text: str, most: int = SAMPLE) -> str:

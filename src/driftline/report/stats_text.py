@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted
-from driftline.report.lines import Hanging, clean, size
+from driftline.report.lines import Hanging, clean, shell, size
 from driftline.stats.lake import PatternStats, by_pattern
 from driftline.stats.model import (
     ColumnStatistics,
@@ -88,9 +87,9 @@ def _waiting(table: Stats) -> Iterator[RenderableType]:
         yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
     path = next((entry.path for entry in table.rest if "" not in field_of(entry.path)), None)
     if path is not None:
-        path = shlex.quote(clean(path))
         yield Text(
-            f"  driftline promote {clean(table.table)} {path} makes columns of it, --all of everything", "dim"
+            f"  driftline promote {shell(table.table)} {shell(path)} makes columns of it, --all of everything",
+            "dim",
         )
 
 
@@ -180,7 +179,7 @@ def _files(table: Stats) -> Iterator[RenderableType]:
     line = Text(f"  {_many(table.files, 'file', 'files')}{partitions}, {size(table.bytes)}")
     if sizes.small:
         line.append(f", {sizes.small:,} small: ", "yellow")
-        line.append(f"driftline compact {clean(table.table)} gathers them", "dim")
+        line.append(f"driftline compact {shell(table.table)} gathers them", "dim")
     yield line
     if sizes.partitions > 1:
         grid = _table("partition", ">files", ">small", ">size")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import get_args
 
 from driftline.core.schema.definition import (
@@ -17,7 +19,7 @@ from driftline.core.schema.definition import (
     REPLACE,
     SOFT,
 )
-from driftline.core.schema.naming import METADATA
+from driftline.core.schema.naming import METADATA, spelled_name
 from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
 from driftline.core.settings.condition import (
@@ -360,7 +362,7 @@ def table_property(table: str, name: str, value: str) -> str:
     >>> print(table_property("shop.people", "driftline.key", "id"))
     "ALTER TABLE shop.people SET TBLPROPERTIES ('driftline.key' = 'id')"
     """
-    if not value:
-        return f"\"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}')\""
     text = value.replace("'", "''")
-    return f"\"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '{text}')\""
+    change = f"SET TBLPROPERTIES ('{name}' = '{text}')" if value else f"UNSET TBLPROPERTIES ('{name}')"
+    sql = f"ALTER TABLE {spelled_name(table)} {change}"
+    return quote(sql) if re.search(r'["$`\\]', sql) else f'"{sql}"'

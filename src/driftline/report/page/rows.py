@@ -12,7 +12,7 @@ from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import Path, dotted
-from driftline.report.lines import clean, size
+from driftline.report.lines import clean, shell, size
 from driftline.report.page import chart, over_time
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
@@ -212,7 +212,7 @@ def tallest(numbers: Sequence[int]) -> int:
 
 
 FILTERS = {
-    "clean": clean, "number": number, "when": when, "seen": seen, "short": short, "place": place, "size": size, "tallest": tallest,
+    "clean": clean, "shell": shell, "number": number, "when": when, "seen": seen, "short": short, "place": place, "size": size, "tallest": tallest,
     "last_drift": last_drift, "percent": percent, "noun": noun, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
 }  # fmt: skip
 FILTERS["who"] = lambda event: who(event.by, event.who)
