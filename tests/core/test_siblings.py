@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from core.shapes import schema, show
@@ -109,6 +111,28 @@ def test_comments_stay() -> None:
     plan = resolution(table, ("a",), parse_type("string"))
     between = apply(table, [AddColumn(parent, f) for parent, f in plan.before(table, {(): []})])
     assert [f.doc for f in plan.after(between, {(): []}).struct.fields] == ["in bytes"]
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("a_b", "`a.b`"),
+        ("a.b", "`a.b`"),
+        ("a_b_string", "`a.b`"),
+        ("r.c_d", "r.`c.d`"),
+        ("r.c.d", "r.`c.d`"),
+        ("l.x_string", "l.x"),
+        ("l.element.x_string", "l.x"),
+    ],
+)
+def test_a_column_s_name_in_place_of_its_field_s_path_is_answered_with_the_path(
+    named: str, meant: str
+) -> None:
+    table = schema(
+        'a_b@"a.b": long, a_b_string@"a.b": string, r: {c_d@"c.d": long}, l: {x: long, x_string@x: string}[1]'
+    )
+    with pytest.raises(UsageError, match=f"did you mean {re.escape(meant)}\\?"):
+        resolution(table, parse_path(named), parse_type("string"))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from driftline.core.schema.types import (
     with_child,
     wrap,
 )
+from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.table import TableSettings
 from driftline.errors import UsageError
 
@@ -232,7 +233,7 @@ def resolution(
     Raises UsageError if there is no such field, or nothing to fold.
     """
     settings = settings or TableSettings()
-    keys = tuple(step for step in path if step != "element") or path
+    keys = _keys_of(path)
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
     unit = unit_at(settings.fields, keys)
@@ -242,7 +243,7 @@ def resolution(
     of_kind = _of_kind(to, settings.fields.at(keys).role)
     foldings = [place.folding(merged, of_kind) for place in places]
     if not foldings:
-        raise _no_field(schema, path)
+        raise _no_field(schema, path, settings.mark)
     sites = tuple(
         s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(merged.type)] and s.folded
     )
@@ -268,9 +269,23 @@ def _nothing_to_fold(path: Path, to: Type, foldings: Sequence[FieldSite], role: 
     return UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}", why)
 
 
-def _no_field(schema: Schema, path: Path) -> UsageError:
-    near = nearest(dotted(path), [dotted(existing) for existing, _ in schema.walk()])
+def _no_field(schema: Schema, path: Path, prefix: str) -> UsageError:
+    keys: dict[Path, Path] = {(): ()}
+    spelled_by_text: dict[str, str] = {}
+    for column, field in schema.walk():
+        key = marked_key(field.doc, prefix)
+        keys[column] = (*keys[column[:-1]], field.name if key is None else key)
+        # A person may have named the column, or left out the backticks.
+        for text in (dotted(_keys_of(column)), dotted(_keys_of(keys[column]))):
+            spelled_by_text[text] = spelled_path(_keys_of(keys[column]))
+    meant = spelled_by_text.get(dotted(_keys_of(path)))
+    near = f"did you mean {meant}?" if meant else nearest(dotted(path), [*spelled_by_text.values()])
     return UsageError(f"there is no field {dotted(path)}", near or "see driftline schema")
+
+
+def _keys_of(path: Path) -> Path:
+    """The path without steps into lists."""
+    return tuple(step for step in path if step != "element") or path
 
 
 def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:

@@ -25,6 +25,7 @@ EPOCH_DIGITS: Mapping[str, int] = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys of TOML that need no quotes
 _LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")  # what stands between commas
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_QUOTE = ": a key with a dot or a backtick stands in backticks, as in a.`b.c`"
 
 
 class TextReading(NamedTuple):
@@ -266,13 +267,13 @@ def parse_path(text: str) -> Path:
     while True:
         match = _STEP.match(text, position)
         if match is None:
-            raise ValueError(f"{text!r} is not a path")
+            raise ValueError(f"{text!r} is not a path{_QUOTE}")
         steps.append(match[1].replace("``", "`") if match[1] else match[2])
         position = match.end()
         if position == len(text):
             return tuple(steps)
         if text[position] != ".":
-            raise ValueError(f"{text!r} is not a path")
+            raise ValueError(f"{text!r} is not a path{_QUOTE}")
         position += 1
 
 
