@@ -484,3 +484,15 @@ def test_files_are_counted_by_partition_and_small_ones_as_a_compaction_chooses_t
     assert table.compact(dry_run=True).written_anew == told["small_files"]
     table.compact()
     assert table.stats().to_dict()["small_files"] == 0
+
+
+def test_a_resolve_that_is_taken_back_leaves_no_share_that_is_known_to_be_zero(
+    lake: Lake, folder, table_name: str
+) -> None:
+    """Its files are of the schema that lacked the columns which are back."""
+    ingest(lake, folder, table_name, DAY_1 + DAY_2)
+    table = lake.table(table_name)
+    table.resolve("price", "string")
+    table.undo(yes=True)
+    told = {name: part.records for name, part in types(table.stats(), "price").items()}
+    assert told == {"double": 3, "string": None}

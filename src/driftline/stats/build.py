@@ -370,9 +370,8 @@ def by_counts(siblings: Siblings, counts: Counts | None) -> list[Own]:
         return [Own((c,), None) for c in siblings.columns]
     by_columns: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
     for schema, files in counts.files.items():
-        ids = counts.ids.get(schema) if schema is not None else None
         values_of = {
-            c.id: counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
+            c.id: counts.values(c.id, schema) for c in siblings.columns if counts.holds(c.id, schema)
         }
         # Schema by schema: files from before a column was added hold none of its values.
         divided = rewritten_values if files.rewritten else own_values

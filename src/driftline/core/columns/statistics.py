@@ -299,6 +299,14 @@ class Counts:
         # These files are older than the column: their rows have its default, or nothing.
         return self.files[schema].values if column in self.defaulted else 0
 
+    def holds(self, column: int, schema: int | None) -> bool:
+        """True if files of a schema may have values of a column, also of one that it lacks, and that was
+        dropped for that while.
+        """
+        count = self.by_column.get(column, {}).get(schema)
+        is_of_schema = schema is None or column in self.ids.get(schema, (column,))
+        return is_of_schema or (count is not None and count.values > 0)
+
     def numbers(self, column: int) -> Numbers:
         """Return the numbers of a column over all files."""
         values = [self.values(column, schema) for schema in self.files]
