@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driftline.capture import checkpoint
-from driftline.capture.checkpoint import SparkFiles
+from driftline.capture.checkpoint import Checkpoint, SparkFiles
 
 WHOLE = {
     "metadata": '{"id":"x"}',
@@ -110,3 +110,19 @@ def test_files_that_spark_removes_meanwhile_are_no_error(
     (files.folder / "commits" / "3").write_text("v1\n{}")
     files.sync()
     assert synced == {"1", "2", "3"}
+
+
+def test_a_log_that_is_not_compacted_or_is_young_stays_as_it_is(tmp_path: Path) -> None:
+    lines = [f'{{"path":"{second}.json","timestamp":{second}000}}' for second in (1, 2, 3)]
+    log = tmp_path / "spark/sources/0/2.compact"
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(["v1", *lines]))
+    log.with_name(".2.compact.crc").write_text("crc")
+    checkpoint = Checkpoint(str(tmp_path), "c")
+
+    checkpoint.shorten_log(3, 1)
+    checkpoint.shorten_log(2, 2)
+    assert log.read_text() == "\n".join(["v1", *lines]) and log.with_name(".2.compact.crc").exists()
+
+    checkpoint.shorten_log(2, 1)
+    assert log.read_text() == "\n".join(["v1", *lines[1:]]) and not log.with_name(".2.compact.crc").exists()

@@ -246,6 +246,30 @@ def test_a_file_changed_before_it_was_taken_is_taken_as_it_is(
     assert ids(table) == [1, 2, 3]
 
 
+def test_the_log_that_spark_writes_anew_keeps_the_newest_lists_alone(
+    table: Table, source: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each tenth micro-batch would write the lists of all before it."""
+    monkeypatch.setattr("driftline.capture.flows.KNOWN_FOR", 3)
+    interval = "spark.sql.streaming.fileSource.log.compactInterval"
+    spark.conf.set(interval, 2)
+    try:
+        for number in range(9):
+            put(source / f"{number}.json", number, modified=number + 1)
+        query = table.capture(source, name="orders", max_files=1)
+        assert query.awaitTermination(120)
+        logs = sorted(
+            Path(query.checkpoint).glob("spark/sources/0/*.compact"), key=lambda log: log.stat().st_mtime
+        )
+        known = [json.loads(line)["path"] for line in logs[-1].read_text().split("\n")[1:]]
+        assert [path[-7:] for path in known] == ["04.json", "05.json", "06.json", "07.json"]
+        put(source / "9.json", 9)
+        captured(table, source, max_files=1)
+        assert ids(table) == [*range(10)]
+    finally:
+        spark.conf.unset(interval)
+
+
 def at_start_of_batch(patch: pytest.MonkeyPatch, epoch: int, act: Callable[[], object]) -> None:
     from driftline.capture.flows import Files
 

@@ -440,6 +440,26 @@ class Checkpoint:
             delete_file(path.with_name(f".{path.name}.crc"), Bounds((self.spark,)))  # of what was there
             replace_file(path, data, durable=self._durable)
 
+    def shorten_log(self, number: int, age: int) -> None:
+        """Drop lists over ``age`` seconds older than the newest from Spark's log of them.
+
+        That is due where Spark has compacted the log with list ``number``, as it does every few batches: it
+        writes all of it anew. Lists of that age it takes for known. Raises SetupError.
+        """
+        log = Path(self.spark, f"sources/0/{number}.compact")
+        if not log.exists():
+            return
+        version, *lines = log.read_bytes().split(b"\n")
+        try:
+            times = [json.loads(line)["timestamp"] for line in lines]
+            oldest = max(times) - 1000 * age
+        except (ValueError, KeyError, TypeError) as error:
+            raise broken(str(log)) from error
+        remaining = [line for line, time in zip(lines, times, strict=True) if time >= oldest]
+        if len(remaining) < len(lines):
+            delete_file(log.with_name(f".{log.name}.crc"), Bounds((self.spark,)))  # of what was there
+            replace_file(log, b"\n".join([version, *remaining]), durable=self._durable)
+
     def end_of(self, epoch: int) -> Any:
         """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
         return self.spark_offsets(f"offsets/{epoch}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.finding import ListedFile
-from driftline.capture.folder import FileLog
+from driftline.capture.folder import KNOWN_FOR, FileLog
 from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption, named_files
 from driftline.capture.seeking import Position, Sought, nanoseconds
@@ -58,6 +58,8 @@ class Files:
         """Yield the lists of the micro-batch that are not in the table yet; then mark all of them as done."""
         # Not the number of the micro-batch: Spark may give two lists with one (see capture/folder.py).
         end = _lists_given(self.checkpoint, epoch)
+        # Here Spark waits for the batch, so it neither reads nor writes its log.
+        self.checkpoint.shorten_log(end, KNOWN_FOR)
         yield from self.log.waiting(end)
         self.log.finish(end)
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
+# Seconds: a list is as old as its number says. Spark takes them in order, and may forget old ones.
+KNOWN_FOR = 10 * _KEPT
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 _DONE = "_done"
 
@@ -365,9 +367,7 @@ class FileLog:
             spark.readStream.option("maxFilesPerTrigger", 1)
             .option("wholetext", True)
             .option("pathGlobFilter", "[0-9]*.json")
-            # A list is as many seconds old as its number says: Spark takes
-            # them in order, and may forget old ones.
-            .option("maxFileAge", f"{10 * _KEPT}s")
+            .option("maxFileAge", f"{KNOWN_FOR}s")
             .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")
         )
