@@ -16,6 +16,7 @@ from driftline.formats.iceberg import manifests
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 from driftline.stats.build import stats as still_stats
+from driftline.stats.lake import last_drift
 from driftline.stats.model import Stats
 from lake.formats import database, is_embedded
 
@@ -447,6 +448,13 @@ def test_a_table_that_was_just_made_has_no_numbers(lake, table_name):
     assert (stats.records, stats.batches, stats.events[0].by) == (0, 0, "outside")
     assert of(stats)["a"].density is None
     assert lake.table(table_name).stats(exact=True).records == 0
+
+
+def test_columns_of_driftline_itself_are_no_drift(lake, table_name):
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "at": 5}], key="id", order_by="at", metadata="batch")
+    assert {"_order", "_source"} <= {dotted(column.path) for column in table.stats().columns}
+    assert last_drift(table.stats()) is None
 
 
 @pytest.mark.nightly

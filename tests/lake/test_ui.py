@@ -64,6 +64,8 @@ def test_every_page_of_a_table_that_drifted_answers(served: ServedLake, lake: La
     table = lake.table(table_name)
     table.ingest([{"id": 1, "total": 5}])
     table.ingest([{"id": "<b>x</b>", "total": "n/a"}], again=True)
+    table.view()
+    assert table_name in served.names() and f"{table_name}_settled" not in served.names()
     pages = LakePages(served).application()
     sql = f"SELECT total_string FROM {table_name} WHERE total_string IS NOT NULL"
     for path, shown in {

@@ -79,16 +79,14 @@ class EmbeddedLake:
         return table_names(Path(self.folder), CATALOG, views=views)
 
     def versions(self) -> dict[str, str]:
-        """Texts by table and view that change with each commit of theirs, for what remembers something of
-        them.
-        """
+        """Texts by table that change with each of its commits, for what remembers something of it."""
         if not self.exists():
             return {}
         if self.ducklake is not None:
             from driftline.formats.ducklake.snapshot import latest  # late: as all of a format
 
             snapshot = str(self.database().read(latest))
-            return dict.fromkeys(self.names(views=True) or (), snapshot)
+            return dict.fromkeys(self.names() or (), snapshot)
         from driftline.formats.iceberg.offline import table_versions  # late: as all of a format
 
         return table_versions(Path(self.folder), CATALOG)

@@ -28,7 +28,7 @@ _NO_VALUES = (
     "TIME WITH",
 )
 _AS_TEXT = "write CAST({} AS VARCHAR), or CAST({} AS JSON) of a VARIANT"
-_DIALECT = "with --engine duckdb the SQL is DuckDB's, in which columns named like its words (at) stand in double quotes"
+_DIALECT = "the SQL is DuckDB's, in which columns named like its words (at) stand in double quotes"
 _TRAVEL = "leave out --engine duckdb: Spark has VERSION AS OF"
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _MISSING = re.compile(r'^Table with name "?([^"]+?)"? does not exist')
@@ -75,7 +75,7 @@ def _must_read(sql: str) -> None:
     if kinds != ["SELECT"]:
         shown = "nothing" if not kinds else " and ".join(kind.lower().replace("_", " ") for kind in kinds)
         raise UsageError(
-            f"SQL: with --engine duckdb a query is one SELECT statement, and this is {shown}; nothing of it was run",
+            f"SQL: a query in DuckDB is one SELECT statement, and this is {shown}; nothing of it was run",
             "`driftline ingest` fills tables, `driftline alter` changes them",
         )
 

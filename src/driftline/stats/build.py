@@ -97,10 +97,11 @@ def _step(change: ColumnChange, rule: Rule | None, samples: Mapping[int, str]) -
 
 
 def _is_plain(change: ColumnChange, rule: Rule | None) -> bool:
-    """True for a new column of a new field, under its own name."""
-    if not isinstance(change, AddColumn) or change.column.doc:
+    """True for a new column of a new field, under its own name, and for one of driftline's own."""
+    if not isinstance(change, AddColumn):
         return False
-    return rule is None or rule.rule == PLAIN
+    doc = change.column.doc
+    return is_metadata(doc) or (not doc and (rule is None or rule.rule == PLAIN))
 
 
 @dataclass(slots=True)

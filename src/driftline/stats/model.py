@@ -313,7 +313,7 @@ class Event:
     Attributes:
         by: batch, alter, undo, outside or unknown.
         who: the batch, or the statement.
-        plain: columns of new fields under their own names.
+        plain: columns of new fields under their own names, and of driftline itself.
         steps: the changes worth a look.
     """
 

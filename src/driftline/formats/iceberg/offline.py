@@ -156,10 +156,11 @@ def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | 
 
 
 def table_versions(lake: Path, catalog: str) -> dict[str, str]:
-    """Return the metadata file of each table and view; nothing if the catalog cannot be read."""
+    """Return the metadata file of each table; nothing if the catalog cannot be read."""
     try:
         with closing(_opened(lake)) as database:
-            return {name: location for name, location, _ in database.execute(_LOCATIONS, (catalog,))}
+            tables = database.execute(_LOCATIONS + _NO_VIEWS, (catalog,))
+            return {name: location for name, location, _ in tables}
     except sqlite3.Error:
         return {}
 

@@ -29,7 +29,7 @@ _RULES = {
     "rewrite": "written anew",
     "relax": "a record has no value for it",
     "hint": "declared by a hint",
-    "metadata": "where each record came from",
+    "metadata": "a column of driftline's own",
 }
 _BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
 
