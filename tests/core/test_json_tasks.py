@@ -15,7 +15,7 @@ from core.table_in_memory import by_whole_columns, plain_rows
 from core.tasks import observe_splits, run
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Schema, SourceLocation
 from driftline.core.settings.fields import FieldSettings
 from driftline.core.settings.table import TableSettings
 from driftline.observe.expect import expect
@@ -72,11 +72,26 @@ def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytes
     assert list(group_parts([], weight)) == []
 
 
-def test_what_begins_its_file_is_observed_together() -> None:
-    small, cut = Split("a", 0, 9), [Split("b", 0, 5), Split("b", 5, 5), Split("b", 10, 5)]
-    share = list(enumerate([small, *cut, Split("c", 0, 9)]))
-    assert list(map(numbers, together(share))) == [[0, 1], [2], [3], [4]]
+def test_splits_are_observed_together_if_their_lines_can_be_counted() -> None:
+    small, (*cut, last) = Split("a", 0, 9), [Split("b", start, 5) for start in (0, 5, 10, 20)]
+    others = [Split("c", 0, 9), Split("d", 5, 5), Split("d", 10, 5), Split("e", 0, 9)]
+    share = list(enumerate([small, *cut, last, *others]))
+    assert list(map(numbers, together(share))) == [[0, 1, 2, 3], [4], [5], [6, 7], [8]]
     assert list(together([])) == []
+
+
+def test_lines_count_on_where_a_split_follows_another(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"a": 1}\n' * 30 + b'bad\n{"b": 1}\n' + b'{"a": 1}\n' * 8)
+    splits = Split(str(file), 0, file.stat().st_size).cut(90)
+    (whole,) = observe_splits(expect(Schema(), TableSettings()), TableSettings(), list(enumerate(splits)))
+    assert list(whole.lines.values()) == [10, 10, 10, 10]
+    assert whole.observation.shape.fields["b"].location == SourceLocation(str(file), 32)
+    assert [bad.location.line for bad in whole.observation.tally.reasons] == [31]
+    *_, third, fourth = splits
+    (part,) = observe_splits(expect(Schema(), TableSettings()), TableSettings(), [(2, third), (3, fourth)])
+    assert (part.first, part.lines) == (2, {2: 10, 3: 10})
+    assert [bad.location.line for bad in part.observation.shifted(20).tally.reasons] == [31]
 
 
 def numbers(share: Share) -> list[int]:

@@ -656,13 +656,18 @@ class OpenSplits:
 
     def _runs(self, splits: Share, counts: dict[int, int]) -> Iterator[Run]:
         """Yield the lines of the splits, counted by split number."""
+        line, before = 1, None
         for number, split in splits:
-            first = line = split.line if self._reader.numbered else 1
+            if self._reader.numbered:
+                line = split.line
+            elif before is None or not split.follows(before):
+                line = 1
+            first, before = line, split
             for lines in self._blocks(split):
                 reject = partial(_reject, split.path, line, lines)
                 # The lines before the split are known where rows tell them.
-                in_file = line if self._reader.numbered else line + split.line - 1
-                yield Run(lines, split.path, line, reject, None, Origins(Origin(split.path), in_file))
+                origins = Origins(Origin(split.path), line - first + split.line)
+                yield Run(lines, split.path, line, reject, None, origins)
                 line += len(lines)
             counts[number] = line - first
 

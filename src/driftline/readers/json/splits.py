@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from driftline.core.values import TruncatedText, cut
@@ -127,16 +127,23 @@ def splits_of(
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
-# One observer for a thousand small files: a task returns one observation, not a thousand.
+# One observer for a thousand small files, or for all splits of a large one: a task returns one observation,
+# and begins once to learn what its lines have.
 def together(share: Share) -> Iterator[Share]:
     """Group the splits that are observed together, in order.
 
-    Those that begin their files share an observer, as their lines count from 1. Any other stands alone,
-    because the number of its first line is not known yet.
+    A split that goes on where the one before it ends joins it. Those that begin their files share an
+    observer, too, as their lines count from 1. Any other begins a group, because the number of its first line
+    is not known yet.
     """
-    for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
-        group = list(splits)
-        yield from [group] if begins else ([split] for split in group)
+    group: list[tuple[int, Split]] = []
+    for number, split in share:
+        if group and not (split.follows(group[-1][1]) or split.start == group[0][1].start == 0):
+            yield group
+            group = []
+        group.append((number, split))
+    if group:
+        yield group
 
 
 def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> Iterator[list[bytes]]:
