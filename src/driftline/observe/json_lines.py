@@ -137,6 +137,7 @@ class JsonObserver:
         self._begin()
 
     def _begin(self) -> None:
+        self._drained = False
         # What the table has, costs no look; but each record before the check is inspected.
         shape = steady(self._expected) if self._admission is None else RecordShape()
         shape.fields.update(copied(self._before).fields)
@@ -174,7 +175,9 @@ class JsonObserver:
         numbers = range(line, line + len(lines)) if isinstance(line, int) else line
         if not lines:
             return []
-        if SourceLocation(source, numbers[0]) < self._next:
+        if self._drained:
+            self._begin()
+        elif SourceLocation(source, numbers[0]) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
             self._begin()
@@ -207,6 +210,8 @@ class JsonObserver:
 
     def result(self) -> Observation:
         """Return the final observation; call it after the last line."""
+        if self._drained:
+            return self._done
         records = self._lines - self._blank - self._malformed
         dropped = Counter(self._walker.dropped)
         tally = Tally(records, self._malformed, dropped, tuple(self._bad), refused=dict(self._refused))
@@ -219,7 +224,8 @@ class JsonObserver:
         """Return the observation so far; lines fed from now on are observed separately."""
         result, self._done = self.result(), Observation()
         self._excluded.counts.clear()
-        self._begin()
+        # Only before further lines: to begin costs time with each column, and most tasks are at their end.
+        self._drained = True
         return result
 
     def _chunk(
