@@ -216,7 +216,7 @@ def test_tables_of_a_pattern_are_one_line_that_opens(shown, pages, monkeypatch) 
         "hooks.{<script>window.hit=1</script>}",
         "shop.unread",
     ]
-    assert " ".join(closed[1].split()[1:9]) == "2 tables 2 6 2026-03-02 08:01Z 30 1–2"
+    assert " ".join(closed[1].split()[1:12]) == "2 tables read so far 2 6 2026-03-02 08:01Z 30 1–2"
     opened = lines(f"open={quote(pattern)}")
     assert [line.split()[0] for line in opened[2:4]] == ["hooks.ping", "hooks.push"] and len(opened) == 5
     assert len(lines("find=hooks")) == 3, "who looks for a name sees it"
@@ -383,6 +383,14 @@ def test_a_capture_into_a_pattern_of_tables_is_among_the_captures(tmp_path) -> N
 def test_a_capture_s_state_is_told_by_its_lock_and_then_by_its_status(runs, status, word, error) -> None:
     state = CaptureState("shop.orders", "orders", "in", runs, status=status)
     assert (state.word, state.error, state.lag) == (word, error, status and status.lag)
+
+
+def test_an_error_of_several_lines_is_shown_by_its_lines(shown, pages, monkeypatch) -> None:
+    failed = CaptureStatus(3, has_ended=True, error="it fails its audit\nprice: <b>\x1b")
+    state = CaptureState("shop.orders", "orders", "in", False, status=failed)
+    monkeypatch.setattr(shown, "captures", lambda _: [state])
+    page = Response(pages, "/captures", {"host": "x"}).text
+    assert "<p>it fails its audit</p><p>price: &lt;b&gt;\\x1b</p>" in page
 
 
 def test_each_colour_of_the_style_is_declared(pages) -> None:

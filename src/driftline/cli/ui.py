@@ -28,7 +28,7 @@ def ui(
         bool,
         typer.Option(
             "--allow-writes",
-            help="Whoever has the URL may resolve, promote, replay, discard and undo.",
+            help="Whoever has the URL may resolve, promote, replan, replay, discard and undo.",
         ),
     ] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Only print the URL; open no browser.")] = False,

@@ -318,7 +318,7 @@ class Lake(Shown):
         until the page or the lake is closed. Called again, it gives the same address.
 
         Args:
-            allow_writes: Whoever has the address may resolve, promote, replay, discard and undo.
+            allow_writes: Whoever has the address may resolve, promote, replan, replay, discard and undo.
 
         Raises:
             SetupError: `driftline[ui]` is not installed.
