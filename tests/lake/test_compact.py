@@ -313,3 +313,19 @@ def test_a_file_that_is_gone_or_damaged_is_left_by_compactions_and_the_others_be
     assert [hint for hint in hints if "small files" in hint] == ["4 small files became 1 file, of 33 rows"]
     assert table.compact().left[f"the file is {reason}"] == 1
     assert lost.name in {Path(path).name for path in data_files(table)}
+
+
+@pytest.mark.iceberg_only("versions are Iceberg's")
+def test_worn_files_of_a_table_that_became_v3_are_written_anew_in_one_run(
+    iceberg: Lake, table_name: str
+) -> None:
+    """The first group's commit gives ids to the rows of the others, which is no change by another writer."""
+    table = iceberg.table(table_name)
+    table.ingest([{"p": n % 3, "n": n} for n in range(12)], partition_by="p", format_version=2)
+    name = f"lake.{table.name}"
+    table.lake.sql(f"alter table {name} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    table.lake.sql(f"delete from {name} where n < 6")
+    table.lake.sql(f"alter table {name} set tblproperties ('format-version' = '3')")
+    compacted = table.compact()
+    assert (compacted.commits, compacted.left) == (3, {})
+    assert sorted(row.n for row in table.read().collect()) == [*range(6, 12)]

@@ -81,11 +81,16 @@ class FileRewrite(RowDelta):
         """
         if not self._files:
             self._plan()
-        for file in group:
-            if file.path not in self._files or self._placed(file.path) != file:
-                raise Moved(MEANWHILE)
-        self._rewritten = list(group)
-        return self._rows_of(group, struct)
+        if not all(file.path in self._files for file in group):
+            raise Moved(MEANWHILE)
+        self._rewritten = [self._placed(file.path) for file in group]
+        # The first commit of a table that became v3 gives ids to the rows that were there.
+        if any(
+            now != replace(file, first_id=now.first_id)
+            for now, file in zip(self._rewritten, group, strict=True)
+        ):
+            raise Moved(MEANWHILE)
+        return self._rows_of(self._rewritten, struct)
 
     def _rows_of(self, files: Sequence[RewriteCandidate], struct: Struct) -> RowsLeft:
         with_ids = self.has_ids
@@ -96,6 +101,8 @@ class FileRewrite(RowDelta):
         if self.has_ids != before.has_ids:
             raise Moved("the table's format version has changed")
         self.take(before._rewritten, struct)
+        if self._rewritten != before._rewritten:  # written without the ids that they have now
+            raise Moved(MEANWHILE)
 
     def __bool__(self) -> bool:
         return bool(self._rewritten)
