@@ -232,6 +232,15 @@ def test_refused_bytes_are_found_where_they_wait_and_behind_a_replay(table: Tabl
     assert table.verify(rows).found
 
 
+def test_uuids_are_taken_where_types_widen(table: Table) -> None:
+    """A DuckLake has text for them, from the first batch on."""
+    for n in range(2):
+        values = pa.array([bytes([n]) * 16], pa.uuid())
+        rows = pa.table({"u": values, "l": pa.ListArray.from_arrays([0, 1], values)})
+        assert table.ingest(rows, policy="widen").rows_written == 1
+        assert table.verify(rows).found
+
+
 def test_moments_of_any_year(table: Table, tmp_path: Path) -> None:
     """The greatest number of milliseconds stands for "never" in many files."""
     file = tmp_path / "a.parquet"

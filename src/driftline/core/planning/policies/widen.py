@@ -19,6 +19,7 @@ from driftline.core.schema.types import (
     BINARY,
     JSON,
     STRING,
+    UUID,
     VARIANT,
     WIDER,
     Primitive,
@@ -71,6 +72,8 @@ def takes(column: Facet, facet: Facet, profile: Profile) -> bool:
     if profile.ragged or column.dim != facet.dim:
         return False
     if column.base == facet.base or _json_text(column, facet, profile) or _narrows(column, facet):
+        return True
+    if (facet.base, column.base) == (UUID, STRING):  # all that a DuckLake has for it
         return True
     return _cell(column, facet) == column
 
