@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import driftline.formats.ducklake.deletes as by_key
 import driftline.ingest.attempts as road
 from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
@@ -383,6 +384,50 @@ def test_statistics_out_of_the_catalog(lake: Lake, table: Table, tmp_path: Path)
     run(database(lake), "CALL ducklake_flush_inlined_data('lk')", "DELETE FROM lk.shop.orders WHERE a = 7")
     assert numbers(table.stats())["a"][0] == 3
     assert table.stats().deleted == 1
+
+
+def test_a_batch_by_key_looks_at_no_file_whose_bounds_rule_its_keys_out(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a micro-batch of new keys would take longer with each one before it."""
+    monkeypatch.setattr(by_key, "_MANY", 2)
+    looked, find = list[int](), by_key.find_rows
+
+    def noted(context: Any, finder: Any, files: Any, cache: Any = None) -> Any:
+        looked.append(len(files))
+        return find(context, finder, files, cache)
+
+    monkeypatch.setattr(by_key, "find_rows", noted)
+    for first in (0, 10, 20):
+        table.ingest([{"id": first + n, "v": "a"} for n in range(3)], settings={"key": "id"})
+    for records, files in [  # a file that loses a third of its rows is written anew with the batch
+        ([{"id": 11, "v": "b"}, {"id": 25, "v": "b"}], 1),
+        ([{"id": 2, "v": "c"}, {"id": "x", "v": "c"}], 3),
+        ([{"id": "x", "v": "d"}, {"id": 12, "v": "d"}], None),
+    ]:
+        table.ingest(records)
+        assert looked[-1] == files or files is None, records
+    rows = {(row.id if row.id is not None else row.id_string): row.v for row in table.read().collect()}
+    assert rows == dict.fromkeys((0, 1, 10, 20, 21, 22), "a") | {11: "b", 25: "b", 2: "c", "x": "d", 12: "d"}
+    assert table.read().count() == len(rows)
+
+
+def test_a_commit_behind_many_has_duckdb_write_a_small_part_of_its_tables_anew(
+    lake: Lake, table: Table
+) -> None:
+    table.ingest([{"id": 1}])
+    changes = "ducklake_snapshot_changes"
+    database(lake).write(
+        lambda c: c.execute(
+            f"INSERT INTO meta.{changes} SELECT -1 - i, 'x', 'x', 'x', '{{}}' FROM range(30_000) r(i)"
+        ),
+        lambda _: False,
+    )
+    table.ingest([{"id": 2}])
+    ((most,),) = database(lake).read(
+        lambda c: c.rows(f"SELECT max(count) FROM pragma_storage_info('meta.{changes}')")
+    )
+    assert most <= 8192
 
 
 def test_a_folder_that_cannot_be_written(lake: Lake, table: Table, tmp_path: Path) -> None:

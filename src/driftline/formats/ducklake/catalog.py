@@ -34,6 +34,8 @@ VERSION = "1.0"
 _HOME, _ID = "driftline_home", "driftline_id"  # among the lake's settings
 # DuckDB refuses a lake whose catalog has another path of its files.
 _OWN_DATA = ", OVERRIDE_DATA_PATH false"
+# Rows. DuckDB writes the last row group of a table anew for each row that is added: up to 122,880 by default.
+_ROW_GROUP = 8192
 _FEW = 100  # rows that DuckDB inserts faster as lists than as an Arrow table
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
 # The same, where this process itself has it open: whoever has may be waiting for us
@@ -279,6 +281,8 @@ class CatalogDatabase:
     def _open(self, *, writes: bool, displaced: bool = False) -> Iterator[Connection]:
         read_only = not writes and not self._has_journal()
         options = f"TYPE {_TYPES[self.kind]}" + (", READ_ONLY" if read_only else "")
+        if self.kind == "duckdb" and not read_only:
+            options += f", ROW_GROUP_SIZE {_ROW_GROUP}"
         with instance(*_EXTENSIONS[self.kind]) as duckdb:
             duckdb.execute(f"ATTACH {literal(self.target)} AS meta ({options})")
             try:

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from driftline.core.schema.text import quoted
+from driftline.core.schema.types import INT, LONG
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DeleteFile, Storage
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
-from driftline.formats.ducklake.scan import Scan, scan
+from driftline.formats.ducklake.scan import Scan, scan, whole_bounds
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.anew import RewriteBudget, RewriteCandidate, RowsLeft, choose
 from driftline.keys.settle import Found
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
-    from driftline.keys.identity import SoughtKeys
+    from driftline.keys.identity import Bounds, SoughtKeys
 
 _ID = "__f"  # begins the names of columns that the catalog keeps; the id follows
+_MANY = 32  # files, of which to ask the catalog for bounds takes less than to look at each
 _FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its footer
 
 
@@ -73,11 +75,12 @@ class RowDeletes:
         ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
         ``cache``: of keys that were read before. Raises DataError, SetupError where rows cannot be looked up.
         """
-        self._scan = catalog.read(lambda connection: scan(connection, self._state))
-        _check(self._scan)
         lookup = KeyLookup.of(keys, order, self._state.schema, deleted)
+        self._scan, without = catalog.read(lambda connection: _scanned(connection, self._state, lookup))
+        _check(self._scan)
         finder, constants = lookup.finder(self._storage.open), lookup.constants
-        files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
+        sizes = self._scan.files.items()
+        files = [(size, KeyFile(path, constants)) for path, size in sizes if path not in without]
         in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files, cache))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
         return [*(hits for hits in in_files if len(hits.positions)), *in_catalog]
@@ -156,6 +159,22 @@ def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
     Storage.of(folder).put(folder + path, content)
     footer = int.from_bytes(content[_FOOTER], "little")
     return DeleteFile(path, data_file, len(rows), len(content), footer)
+
+
+def _scanned(connection: Connection, state: LakeState, lookup: KeyLookup) -> tuple[Scan, set[str]]:
+    """Return what there is to read, and those of the files that by their bounds have no key of the batch."""
+    contents, keys = scan(connection, state), lookup.keys
+    columns = [f.id for f in lookup.columns.values() if f.type in (INT, LONG) and f.id in keys.ids]
+    columns = [id_ for id_ in columns if id_ != lookup.order and id_ not in lookup.constants]
+    if len(contents.files) < _MANY or not columns:
+        return contents, set()
+    ids, without = keys.ids, set()
+    for path, known in whole_bounds(connection, state, columns).items():
+        # A column of nulls is left out; one without bounds may have any value.
+        bounds: dict[int, Bounds] = {i: known.get(i) for i in ids if i not in known or known[i] is not None}
+        if not keys.may_be_in(bounds):
+            without.add(path)
+    return contents, without
 
 
 def _check(contents: Scan) -> None:

@@ -417,6 +417,31 @@ def _files(connection: Connection, table: TableRow, snapshot: int) -> list[_File
     return files
 
 
+def whole_bounds(
+    connection: Connection, state: LakeState, columns: Collection[int]
+) -> dict[str, dict[int, tuple[int, int] | None]]:
+    """Return the lowest and the highest value of columns of whole numbers in data files, by path and id.
+
+    None: only nulls. Files and columns for which the catalog has no bounds are left out.
+    """
+    table, snapshot = state.table, state.snapshot
+    assert table is not None
+    bounds: dict[str, dict[int, tuple[int, int] | None]] = {}
+    for path, relative, column, low, high in connection.rows(
+        f"""SELECT f.path, CAST(f.path_is_relative AS BOOLEAN), s.column_id,
+            TRY_CAST(s.min_value AS BIGINT), TRY_CAST(s.max_value AS BIGINT)
+            FROM meta.ducklake_data_file f JOIN meta.ducklake_file_column_stats s
+            ON s.data_file_id = f.data_file_id AND s.table_id = f.table_id
+            WHERE f.table_id = ? AND {live("f")} AND s.column_id IN ({", ".join(map(str, columns))})
+            AND (s.null_count = f.record_count
+                 OR TRY_CAST(s.min_value AS BIGINT) <= TRY_CAST(s.max_value AS BIGINT))""",
+        [table.id, snapshot, snapshot],
+    ):
+        both = None if low is None else (int(low), int(high))
+        bounds.setdefault(_whole(table, path, relative), {})[int(column)] = both
+    return bounds
+
+
 def _whole(table: TableRow, path: str, relative: bool) -> str:
     return table.folder + path if relative else str(path)
 
