@@ -369,7 +369,8 @@ def _last_table(name: str, fan_out: FanOut, checkpoint: Checkpoint) -> tuple[Cat
     if not last.endswith(QUARANTINE):  # which need not be there any more
         try:
             state = table.load()
-            check_table(name, entry.uuid, last, state.uuid)
+            with hinting_at_restore():
+                check_table(name, entry.uuid, last, state.uuid)
             return table, state
         except (DataError, PySparkException, Py4JError, OSError) as error:
             fan_out.tolerated(last, error)

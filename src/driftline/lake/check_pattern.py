@@ -117,10 +117,9 @@ def checked_tables(
 
 def _loaded_of(spark: SparkSession, catalog: Catalog, pattern: Pattern) -> dict[str, _Loaded]:
     """Load the tables in the namespaces of a pattern, and those that have a quarantine alone."""
-    names = [*tables_of(catalog, pattern), *quarantined_alone(catalog, pattern)]
-    loaded = _loaded(spark, catalog, pattern, names)
-    # A quarantine that has no table yet is the pattern's, or that of a name which is still free.
-    return {name: of_name for name, of_name in loaded.items() if of_name.state.exists or of_name.named}
+    return _loaded(
+        spark, catalog, pattern, [*tables_of(catalog, pattern), *quarantined_alone(catalog, pattern)]
+    )
 
 
 def _dealt(
