@@ -24,6 +24,7 @@ from driftline.ingest import attempts, fan_out, pipeline
 from driftline.ingest.attempts import UNKNOWN
 from driftline.ingest.fan_out import FanOutAuditError, FanOutError
 from driftline.ingest.pattern import Pattern
+from driftline.ingest.route import named_values
 from driftline.keys.stored import KeyCache
 from driftline.lake import Lake, PatternTables, check_pattern, check_sources
 from driftline.sources.json_files import JsonFiles
@@ -408,6 +409,8 @@ def test_a_capture_goes_on_with_a_dropped_table_once_what_waits_is_replayed(
     assert sorted(row.id for row in captured.lake.table(name).read().collect()) == [1, *[2] * runs, 3]
     verdict = captured.tables().verify([*captured.source.iterdir()], exactly=True)
     assert (verdict.missing, verdict.extra) == (1, 0)  # what was dropped
+    pattern = Pattern.of(f"{captured.namespace}.{{kind}}")
+    assert named_values(pattern, captured.lake.table(name).format.load().properties) == ((kind,),)
 
 
 @pytest.mark.nightly

@@ -345,6 +345,9 @@ class BatchRun:
             # micro-batch, finds by it that they wait, and brings them no second time.
             prepared.rejects.transaction.remember(batch.remembered(self.state, {}))
             prepared.rejects.transaction.set(summary(planned) | (batch.token.waiting if batch.token else {}))
+            # Where the table is gone, a replay makes one that is the pattern's again.
+            kept = quarantine.of(batch.table).load().properties.get(FEED, "{}")
+            prepared.rejects.transaction.set({FEED: json.dumps(json.loads(kept) | batch.beside)})
             prepared.check_counts()
         return prepared
 
