@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,14 @@ from driftline.core.values import RefusedText
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.readers.envelopes.debezium import ChangeSource, position
+from driftline.readers.envelopes.debezium import (
+    ChangeSource,
+    Placeholder,
+    position,
+    read_debezium,
+    usual_records,
+)
+from driftline.readers.envelopes.messages import MARKED, REFUSED_VALUES, EnvelopeTerms
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import LineTask
 from driftline.readers.task import AdmissionTerms
@@ -116,6 +125,64 @@ MARKS = {
     "log message": {"op": "m", "ts_ms": 1, "message": {"prefix": "p", "content": "aGk="}, "source": LSN},
     "tombstone": {"_key": {"id": 7}},
 }
+
+
+LEFT_OUT = "__debezium_unavailable_value"
+ROWS = [
+    ROW, OLD, {}, None, {"id": 8}, {"id": 7, "_change": 1}, {"id": 7, "n": 'a "b"'}, {"id": 7, "n": LEFT_OUT},
+    {"n": {"m": LEFT_OUT}},
+]  # fmt: skip
+SOURCES = [
+    LSN, {"lsn": 7}, {**LSN, "snapshot": "last"}, {"connector": "mongodb", "ts_ms": 7}, None, {"connector": "x"}, 1,
+]  # fmt: skip
+BEFORE = [
+    {},
+    {"before": None},
+    {"before": OLD, "payload": 1},
+    {"before": {"id": 8}, "_key": 7},
+    {"before": 1},
+]
+AROUND = [
+    lambda plain: plain, lambda plain: {"key": 1, "value": plain, "offset": 3},
+    lambda plain: {"key": 1, "value": {"payload": plain}}, lambda plain: {"key": 1, "value": plain, "other": 1},
+]  # fmt: skip
+SPELLED = [
+    bytes, lambda line: line.replace(b": ", b" :\t"), lambda line: b" " + line, lambda line: line[:-1],
+    lambda line: line.replace(b"_change", b"\\u005fchange"), lambda line: line.replace(b"null", b'"\xff"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around_first", AROUND[:2])
+@pytest.mark.parametrize("unavailable", [MARKED, REFUSED_VALUES])
+def test_messages_that_are_read_together_give_the_records_of_each_by_itself(
+    around_first: Callable[[Event], Event], unavailable: str
+) -> None:
+    choices = product(["c", "u", "r", "d", ["c"]], ROWS, SOURCES, BEFORE, AROUND, SPELLED)
+    lines = [json.dumps(around_first(CHANGES["insert"][0])).encode()] + [
+        spelled(json.dumps(around({"op": op, "after": after, "source": source, **before})).encode())
+        for op, after, source, before, around, spelled in choices
+    ]
+    terms = EnvelopeTerms((("id",),), by_position=True, unavailable=unavailable, reconciles=True)
+    incomplete = set(Placeholder.of(terms.placeholder_text).places_in(lines))
+
+    together = usual_records(lines, terms, incomplete)
+
+    assert sum(record is not None for record in together) > 300
+    for line, record in zip(lines, together, strict=True):
+        assert record is None or [record] == read_debezium(line, terms)
+
+
+def test_usual_messages_are_read_together() -> None:
+    sent = [
+        {"op": op, "before": None, "after": {**ROW, "t": text}, "source": LSN}
+        for op in "cur"
+        for text in ("", '"')
+    ]
+    dumped = [{"key": 1, "value": message} for message in sent]
+
+    for messages in (sent, dumped):
+        lines = [json.dumps(message).encode() for message in messages]
+        assert None not in usual_records(lines, EnvelopeTerms((("id",),), by_position=True), ())
 
 
 @pytest.mark.parametrize(("kind", "message"), MARKS.items(), ids=MARKS)

@@ -27,7 +27,7 @@ from driftline.core.settings.condition import (
     of_record,
     paths_of,
 )
-from driftline.core.support import gc_paused
+from driftline.core.support import gc_paused, lines_with
 from driftline.core.values import Malformed, Number, parse, raw_members, reason
 from driftline.keys.filling import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG
@@ -145,15 +145,8 @@ class DeleteFilter:
         signs = _signs(self.condition)
         if signs is None:
             return range(len(lines))
-        text = b"\n".join(lines)
-        starts = [
-            match.start()
-            for sign in (*signs, b"\\")  # any text may be escaped
-            for match in re.finditer(re.escape(sign), text)
-        ]
-        ends = np.cumsum([len(line) + 1 for line in lines])
-        places: list[int] = np.unique(np.searchsorted(ends, starts, side="right")).tolist()
-        return places
+        # Any text may be escaped
+        return lines_with(lines, {sign: re.escape(sign) for sign in (*signs, b"\\")})
 
     @cached_property
     def _decode(self) -> Any:

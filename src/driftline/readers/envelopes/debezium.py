@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import md5
@@ -14,7 +14,9 @@ from uuid import UUID
 from msgspec import Raw, Struct, ValidationError, field, json
 
 from driftline.core.settings.row_key import placeholder_bytes
+from driftline.core.support import lines_with
 from driftline.core.values import raw_members
+from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import mongodb
 from driftline.readers.envelopes.connect_schema import WrongValue, of_field
 from driftline.readers.envelopes.messages import (
@@ -28,12 +30,14 @@ from driftline.readers.envelopes.messages import (
     deleted,
     is_null,
     is_object,
+    may_have_change,
     of_key,
     opened,
     positioned,
     record,
     snapshot_taken,
     truncate,
+    usual_record,
     values_at,
     written,
 )
@@ -201,9 +205,10 @@ class Placeholder:
         self._texts = tuple(map(json.encode, (spelled, in_base64)))
         self._pair = json.encode(json.encode(hstore).decode())
         self._others = [[spelled], [in_base64], [as_uuid], list(raw), hstore]
-        # A text without any of these has no such value.
-        self._signs = *self._texts, self._pair, json.encode(as_uuid), b'"wkb"'
-        self._numbers = re.compile(rb"\s*,\s*".join(b"%d" % number for number in raw[:3]))
+        # A message without any of these has no such value.
+        numbers = rb"\s*,\s*".join(b"%d" % number for number in raw[:3])
+        signs = *self._texts, self._pair, json.encode(as_uuid), b'"wkb"'
+        self._patterns = {sign: re.escape(sign) for sign in signs} | {b"[": numbers}
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -211,22 +216,20 @@ class Placeholder:
         """The placeholder of this text."""
         return cls(text)
 
-    def may_be_in(self, text: bytes) -> bool:
-        """True if a text, of a row or of many, may have such a value."""
-        return any(sign in text for sign in self._signs) or self._numbers.search(text) is not None
+    def places_in(self, messages: Sequence[bytes]) -> list[int]:
+        """The places of messages that may have such a value."""
+        return lines_with(messages, self._patterns)
 
     def taken_out(self, row: bytes | Raw) -> tuple[bytes | Raw, Sequence[str]]:
         """A row without the values that are left out, and the names of their fields. Raises NotReadable."""
-        text = bytes(row)
-        if not self.may_be_in(text):
-            return row, ()
         members = raw_members(row)
         names = [name for name, value in members.items() if self._is_it(value)]
-        available = json.encode({name: value for name, value in members.items() if name not in names})
+        if names:
+            row = json.encode({name: value for name, value in members.items() if name not in names})
         # The row cannot keep a part of a value, so such a record waits.
-        if any(sign in available for sign in self._texts):
+        if any(sign in bytes(row) for sign in self._texts):
             raise NotReadable("a value inside another that Debezium has left out as unavailable")
-        return available, names
+        return row, names
 
     def _is_it(self, value: Raw) -> bool:
         text = bytes(value)
@@ -326,7 +329,43 @@ def read_debezium(
     return _read(text, message, terms, key, schema)
 
 
+_WRITES = ("c", "u", "r")
 _Change: TypeAlias = "tuple[DebeziumMessage, Raw, bytes | None]"  # with the message's key, and its schema
+
+
+def usual_records(
+    messages: Sequence[bytes], terms: EnvelopeTerms, incomplete: Container[int]
+) -> Sequence[bytes | None]:
+    """Read messages that write a row and leave its key as it is, as nearly all do.
+
+    Args:
+        messages: the messages; all are dumps of a topic or none is, as the first of them.
+        terms: the table's terms.
+        incomplete: the places of messages that may leave values out.
+
+    Returns:
+        Their records, and None for each message that `read_debezium` has to read.
+    """
+    records: list[bytes | None] = [None] * len(messages)
+    is_dumped = bool(messages) and messages[0].startswith(b'{"key"')
+    doubtful = set(may_have_change(messages))
+    for place, text in enumerate(messages):
+        try:
+            message = _decode_dumped(text).value if is_dumped else _decode(text)
+            source, row = message.source, bytes(message.after)
+            if source is None or message.op not in _WRITES or not row.startswith(b'{"'):
+                continue
+            at = position(source)
+            if at is None or bytes(message.before) != b"null" or _ends_snapshot(message):
+                continue
+            if place in incomplete:
+                part, unavailable = available(row, terms)
+                records[place] = record(part, message.op, at, terms.kept(unavailable))
+            else:
+                records[place] = (record if place in doubtful else usual_record)(row, message.op, at)
+        except (*REFUSED, NotReadable):
+            continue  # read by itself, it gets the reason
+    return records
 
 
 def _inside(text: bytes) -> _Change | None:

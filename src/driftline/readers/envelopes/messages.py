@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +12,7 @@ from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import BOOLEAN, STRING, Path, Primitive
 from driftline.core.settings.row_key import NO_POSITION, PLACEHOLDER
+from driftline.core.support import lines_with
 from driftline.core.values import DATELIKE, raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes.connect_schema import WrongValue, of_schema
@@ -109,18 +110,43 @@ def record(text: bytes | Raw, operation: str, position: str | None, unavailable:
     place = b"" if position is None else b',"position":' + json.encode(position)
     if unavailable:
         place += b',"unavailable":' + json.encode(json.encode(sorted(unavailable)).decode())
-    separator = b"" if body[1:-1].isspace() or len(body) == 2 else b","
+    separator = b"," if body[1:-1].strip() else b""
     return b'%b%b%b:{"op":%b%b}}' % (body[:-1], separator, _NAME, json.encode(operation), place)
 
 
-def unavailable_of(line: bytes) -> str:
-    """The names of the fields without their values, as a JSON text; empty for a record without such.
+def usual_record(row: bytes, operation: str, position: str) -> bytes:
+    """The same, of a row that has a field, and none of that name.
 
-    >>> unavailable_of(record(b'{"id": 7}', "u", "0042", ["b", "a"]))
-    '["a","b"]'
+    >>> usual_record(b'{"id": 7}', "c", "0042") == record(b'{"id": 7}', "c", "0042")
+    True
     """
-    if not line.endswith(b']"}}'):
-        return ""
+    # Its parts are joined, as a format takes twice as long.
+    parts = (
+        row[:-1],
+        b',"_change":{"op":',
+        json.encode(operation),
+        b',"position":',
+        json.encode(position),
+        b"}}",
+    )
+    return b"".join(parts)
+
+
+def may_have_change(messages: Sequence[bytes]) -> list[int]:
+    """The places of messages that may have a field of that name; an escape may spell it."""
+    return lines_with(messages, {_NAME: _NAME, b"\\": rb"\\"})
+
+
+def unavailable_in(lines: Iterable[bytes]) -> list[str]:
+    """The names of the fields without their values in each record, as a JSON text; empty for none.
+
+    >>> unavailable_in([record(b'{"id": 7}', "u", "0042", ["b", "a"]), b'{"id": 7}'])
+    ['["a","b"]', '']
+    """
+    return [_unavailable_of(line) if line.endswith(b']"}}') else "" for line in lines]
+
+
+def _unavailable_of(line: bytes) -> str:
     change = raw_members(raw_members(line)[CHANGE])
     return json.decode(change["unavailable"], type=str) if "unavailable" in change else ""
 

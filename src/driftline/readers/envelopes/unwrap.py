@@ -15,7 +15,7 @@ from driftline.core.support import gc_paused
 from driftline.core.values import RefusedText, raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
-from driftline.readers.envelopes.debezium import Placeholder, read_debezium, read_unwrapped
+from driftline.readers.envelopes.debezium import Placeholder, read_debezium, read_unwrapped, usual_records
 from driftline.readers.envelopes.messages import (
     FLAG,
     LEFT_OUT,
@@ -59,6 +59,7 @@ class Unwrapper:
     """
 
     def __init__(self, row_key: RowKey) -> None:
+        self._is_debezium = row_key.envelope in ("auto", "debezium")
         self._read = _read_unnamed if row_key.envelope == "auto" else NAMED[row_key.envelope]
         unavailable = MARKED if row_key.keeps_fields else LEFT_OUT if row_key.patch else REFUSED_VALUES
         by_position = row_key.order_by == (POSITION,)
@@ -87,29 +88,39 @@ class Unwrapper:
 
         A message that cannot be read comes as a `RefusedText`; what is no object, as it is.
         """
+        # One search over all messages, since most of them have all their values.
+        incomplete = set(self._placeholder.places_in(messages))
+        usual: Sequence[bytes | None] = [None] * len(messages)
+        if self._is_debezium:
+            usual = usual_records(messages, self._terms, incomplete)
         texts: list[bytes] = []
         places: list[int] = []
-        read, terms = self._read, self._terms_of(messages)
-        for place, message in enumerate(messages):
-            try:
-                changes = [message] if isinstance(message, RefusedText) else read(message, terms)
-            except NotReadable as error:
-                changes = [RefusedText.of(message, str(error))]
-            except REFUSED:
-                changes = [message]
-            if isinstance(changes, Mark):
-                self.control_messages[changes.kind] += 1
-                self.truncated = max(self.truncated, changes.truncated)
-                changes = changes.records
-            texts += changes
-            places += [place] * len(changes)
+        for place, text in enumerate(usual):
+            if text is not None:
+                texts.append(text)
+                places.append(place)
+                continue
+            terms = self._terms if place in incomplete else self._complete
+            records = self._records(messages[place], terms)
+            texts += records
+            places += [place] * len(records)
         return texts, places
 
-    def _terms_of(self, messages: Sequence[bytes]) -> EnvelopeTerms:
-        """The terms for messages; those that all have their values need no look at each."""
-        # One search over all messages, since most batches have no such value.
-        complete = not self._placeholder.may_be_in(b"\n".join(messages))
-        return self._complete if complete else self._terms
+    def _records(self, message: bytes, terms: EnvelopeTerms) -> Sequence[bytes]:
+        """The texts of the records in a message that is read by itself."""
+        if isinstance(message, RefusedText):
+            return [message]
+        try:
+            changes = self._read(message, terms)
+        except NotReadable as error:
+            return [RefusedText.of(message, str(error))]
+        except REFUSED:
+            return [message]
+        if isinstance(changes, Mark):
+            self.control_messages[changes.kind] += 1
+            self.truncated = max(self.truncated, changes.truncated)
+            return changes.records
+        return changes
 
     def drain(self) -> tuple[Counter[str], str]:
         """The number of messages that say nothing of a row, since the last call, and the last truncate."""

@@ -51,7 +51,7 @@ from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.envelopes.extended_json import plain_record
-from driftline.readers.envelopes.messages import unavailable_of
+from driftline.readers.envelopes.messages import unavailable_in
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.excel import sheet_texts
 from driftline.readers.expectations import ExpectationCheck, Kept, LinesInColumns
@@ -545,7 +545,7 @@ class LineTask:
                 present = presence_of_lines(accepted.lines[place] for place in places)
                 rows = rows.append_column(PRESENCE, present)
             elif row_key is not None and row_key.keeps_fields:
-                lacking = [unavailable_of(accepted.lines[place]) for place in places]
+                lacking = unavailable_in(accepted.lines[place] for place in places)
                 rows = rows.append_column(PRESENCE, pa.array(lacking, pa.string()))
             places = places if accepted.origins is None else [accepted.origins[at] for at in places]
             if places_of_runs is not None:
