@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
@@ -234,6 +235,12 @@ def test_columns_that_are_not_there(lake: Lake, table_name: str) -> None:
     for read in (lake.table(f"{table_name}x").to_arrow, lake.table(f"{table_name}x").read):
         with pytest.raises(DriftlineError, match=f"there is no table {table_name}x"):
             read()
+
+
+def test_of_many_columns_the_error_names_the_first_and_says_that_there_are_more() -> None:
+    wide = Schema(Struct(tuple(Field(f"c{n}", LONG, n) for n in range(9))))
+    with pytest.raises(UsageError, match=r"it has c0, c1, c2, c3, c4, c5, c6, c7, …$"):
+        ChosenRows.of("shop.orders", wide, ["nothing"], None)
 
 
 @pytest.mark.iceberg_only("Spark reads no view of a DuckLake")

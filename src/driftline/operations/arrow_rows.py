@@ -230,7 +230,8 @@ def _chosen(table: str, struct: Struct, written: str) -> tuple[Path, Field]:
 
 
 def _no_column(table: str, struct: Struct, written: str) -> UsageError:
-    hint = _near(struct, written) or f"it has {', '.join(f.name for f in struct.fields[:8])}"
+    first = [f.name for f in struct.fields[:8]] + ["…"] * (len(struct.fields) > 8)
+    hint = _near(struct, written) or f"it has {', '.join(first)}"
     return UsageError(f"{table} has no column {written}", hint)
 
 
