@@ -252,6 +252,26 @@ def test_values_go_into_the_columns_that_duckdb_made(lake: Lake, tmp_path: Path,
     assert lake.sql("SELECT i, js FROM s.t WHERE i < 0").collect()[0].js == STORED[8]
 
 
+@pytest.mark.parametrize("in_the_catalog", [0, 10])
+def test_rows_are_known_by_values_of_types_that_duckdb_made_or_the_batch_is_refused(
+    lake: Lake, in_the_catalog: int
+) -> None:
+    uuid = "30313233-3435-3637-3839-616263646566" if reads_uuids() else ""
+    table = made(
+        lake,
+        f"CALL lk.set_option('data_inlining_row_limit', {in_the_catalog})",
+        f"CREATE TABLE lk.s.t (i TINYINT, l UBIGINT, u {'UUID' if uuid else 'VARCHAR'}, d TIMESTAMP_S, v INT)",
+        f"INSERT INTO lk.s.t SELECT i, 18446744073709551615, '{uuid}', '2026-01-01', 1 FROM range(3) r(i)",
+    )
+    lake.alter("ALTER TABLE s.t SET TBLPROPERTIES ('driftline.key' = 'i, l, u, d')")
+    same_key = {"i": 1, "l": 2**64 - 1, "u": uuid, "d": "2026-01-01T00:00:00", "v": 2}
+    table.ingest([same_key, {**same_key, "i": 7}])
+    assert sorted(duckdb(lake, "SELECT v FROM lk.s.t")) == [(1,), (1,), (2,), (2,)]
+    run(database(lake), "ALTER TABLE lk.s.t ALTER i SET TYPE HUGEINT")
+    with pytest.raises(DataError, match="rows are not known, or ordered, by a HUGEINT of DuckDB's"):
+        table.ingest([same_key])
+
+
 def test_rows_of_such_types_in_the_catalog(lake: Lake) -> None:
     columns = ", ".join(
         f"{t.lower()}_x {t}, {t.lower()}_s STRUCT(y {t})[]" for t in VALUES if t != "GEOMETRY"

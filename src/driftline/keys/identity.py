@@ -21,7 +21,7 @@ from driftline.convert.kernels import convert, decimal_text
 from driftline.convert.types import arrow_type
 from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.policies.by_kind import order_kind
-from driftline.core.schema.types import STRING, TIMESTAMP, Primitive
+from driftline.core.schema.types import STRING, TIMESTAMP, UUID, WIDER, Primitive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,6 +82,10 @@ def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
         values = values.storage
     if pa.types.is_null(values.type):
         return []
+    if (wider := WIDER.get(type_.name)) is not None:
+        if wider == UUID:  # text where DuckLake's catalog has the rows
+            return by_kind(values, STRING if pa.types.is_string(values.type) else UUID)
+        return by_kind(values.cast(arrow_type(wider)), wider)
     match type_.name:
         case "boolean":
             return [("boolean", values)]
@@ -173,6 +177,8 @@ class _FieldValues:
         """True if a value may be within the bounds, or if that is unknown."""
         low, high = bounds
         kind = {int: "whole", str: "text"}.get(type(low))
+        if kind == "whole" and not -(2**63) <= low <= high < 2**63:  # an UBIGINT's
+            return True
         if kind is None or kind not in self.by_kind:
             return kind is None
         values = self._ascending(kind)

@@ -17,7 +17,20 @@ from driftline.convert.converter import initial_default
 from driftline.convert.json_values import texts_as
 from driftline.convert.types import FIELD_ID, arrow_field, arrow_type
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.types import UUID, VARIANT, WIDER, Field, List, Map, Path, Primitive, Struct, Type
+from driftline.core.schema.types import (
+    READ_AS_TEXT,
+    UUID,
+    VARIANT,
+    WIDER,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    dotted,
+)
 from driftline.errors import DataError
 from driftline.keys.identity import Bounds, FieldColumns, SoughtKeys
 from driftline.keys.settle import Found
@@ -595,8 +608,21 @@ def columns_of(struct: Struct, path: Path, mark: str, parent: Path = ()) -> Iter
 
 
 def values_of(columns: Sequence[PlacedColumn]) -> FieldColumns:
-    """The plain columns of a field, as keys and orders are read from them."""
-    plain = ((c.field.id, c.field.type) for c in columns if isinstance(c.field.type, Primitive))
+    """The plain columns of a field, as keys and orders are read from them.
+
+    Raises DataError if values of one are not compared.
+    """
+    plain: list[tuple[int, Primitive]] = []
+    for placed in columns:
+        type_ = placed.field.type
+        if not isinstance(type_, Primitive):
+            continue
+        if type_.name in READ_AS_TEXT:
+            raise DataError(
+                f"{dotted(placed.path)}: rows are not known, or ordered, by a {READ_AS_TEXT[type_.name]} of DuckDB's",
+                "give the column another type with DuckDB: ALTER TABLE … ALTER … SET TYPE",
+            )
+        plain.append((placed.field.id, type_))
     return FieldColumns.of(plain)
 
 
