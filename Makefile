@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions docs-pictures
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers sparks test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
-.PHONY: bench bench-verify bench-guard bench-stream bench-watched bench-captures bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
+.PHONY: bench bench-verify bench-guard bench-stream bench-watched bench-captures bench-pages bench-replan bench-replanned bench-kafka bench-sources bench-typed bench-csv bench-maps bench-upsert bench-cdc bench-growth bench-history bench-startup bench-upkeep bench-many bench-compact bench-expect bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -221,6 +221,9 @@ licenses: $(INSTALLED) ## the licences of all that driftline depends on, or down
 
 bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, columns, depth, drift, files, batches (ARGS=--quick for a try)
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
+
+bench-history: $(INSTALLED) ## one more batch behind 10^2 to 10^5 others (ARGS="--lines iceberg --sizes 100 1000")
+	@$(PY) bench/history.py $(ARGS)
 
 bench-scale: $(INSTALLED) ## a cluster of two workers up to 10^8 rows: tasks, the driver's memory, metadata (ARGS=--quick for a try)
 	@PYTHONPATH=tests $(PY) bench/scale.py $(ARGS)
