@@ -116,7 +116,7 @@ def test_each_record_must_be_there_as_often(check: Check) -> None:
     )
 
     assert found(verdict) == [
-        ("", "4", "2 times in the source, 1 times in the table"),
+        ("", "4", "2 times in the source, 1 in the table"),
         ("", "7", "not JSON: Expecting value: line 1 column 1 (char 0), and not in quarantine"),
     ]
 
@@ -216,11 +216,11 @@ def test_records_are_held_against_the_expectations_by_which_the_table_took_their
 EXTRA = [
     ((), ("broken", KEPT_RECORD), []),
     (("insert into {t} values (2, null, 'two', null, null, 'x')",), ("broken", KEPT_RECORD),
-     [("{id: 2, a_string: 'two', odd. `name: 'x'}", "3 times in the table, 2 times in the source")]),
+     [("{id: 2, a_string: 'two', odd. `name: 'x'}", "3 times in the table, 2 in the source")]),
     ((ELSEWHERE,), ("broken", KEPT_RECORD),
      [("{id: 99, a: 1, a_string: '1', odd. `name: 'from elsewhere'}", "in the table, not in the source")]),
     ((), ("broken", "broken", KEPT_RECORD, '{"id": 5}'),
-     [("'broken'", "2 times in quarantine, 1 times in the source"),
+     [("'broken'", "2 times in quarantine, 1 in the source"),
       ("'{\"id\":5}'", "in quarantine, not in the source")]),
     (("insert into {t} values (4, null, 'kept in quarantine', null, null, null)",), ("broken", KEPT_RECORD),
      [('\'{"a":"kept in quarantine","id":4}\'', "in quarantine, not in the source")]),

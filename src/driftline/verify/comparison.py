@@ -304,7 +304,7 @@ class Comparison:
             if n:
                 # Equal records cannot be told apart, so the last ones in the source count as missing.
                 place = sorted(equal)[-n]
-                why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
+                why = f"{times} times in the source, {times - n} in the table" if times > n else ""
                 differences = () if why else fewest(apart(self.meeting, row, record) for row in near)
                 lost = MissingRecords(place, n, payload, why, differences, meets)
                 yield LEFT, n, (self.fingerprint_of(record), lost)

@@ -439,7 +439,7 @@ class ExtraRows:
 
     def listed(self) -> Mismatch:
         """The rows as an item of the report."""
-        times = f"{self.n + self.held} times in {self.where}, {self.held} times in the source"
+        times = f"{self.n + self.held} times in {self.where}, {self.held} in the source"
         return Mismatch("", "", self.text, times if self.held else f"in {self.where}, not in the source")
 
 
