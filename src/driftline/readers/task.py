@@ -135,12 +135,13 @@ _MANY, _LARGE = 4_000, 32 * 2**20
 
 
 def assign_parts(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """Assign parts by size to at most so many tasks.
+    """Assign parts by size to at most so many tasks; within a task the parts are in order.
 
-    The largest part goes first, each to the least loaded task; within a task the parts are in order.
+    Each gets a run of consecutive parts, where that is even to a tenth: what begins with each file, or goes on
+    within it, is then done once. Else the largest part goes first, each to the least loaded task.
 
-    >>> assign_parts([5, 9, 4], 2)
-    [[1], [0, 2]]
+    >>> assign_parts([9, 9, 9, 9], 2), assign_parts([5, 9, 4], 2)
+    ([[0, 1], [2, 3]], [[1], [0, 2]])
     """
     shares: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(sizes))))]
     load = [0] * len(shares)
@@ -149,6 +150,9 @@ def assign_parts(sizes: Sequence[int], tasks: int) -> list[list[int]]:
         least = load.index(min(load))
         shares[least].append(number)
         load[least] += sizes[number]
+    runs = in_runs(sizes, len(shares))
+    if 10 * max(sum(sizes[number] for number in run) for run in runs) <= 11 * max(load):
+        return runs
     return [sorted(share) for share in shares]
 
 
