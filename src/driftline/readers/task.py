@@ -137,8 +137,8 @@ _MANY, _LARGE = 4_000, 32 * 2**20
 def assign_parts(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     """Assign parts by size to at most so many tasks; within a task the parts are in order.
 
-    Each gets a run of consecutive parts, where that is even to a tenth: what begins with each file, or goes on
-    within it, is then done once. Else the largest part goes first, each to the least loaded task.
+    Each gets a run of consecutive parts, where that is even to a tenth: what begins with each file, or goes
+    on within it, is then done once. Else the largest part goes first, each to the least loaded task.
 
     >>> assign_parts([9, 9, 9, 9], 2), assign_parts([5, 9, 4], 2)
     ([[0, 1], [2, 3]], [[1], [0, 2]])
