@@ -436,9 +436,7 @@ class Checkpoint:
         if not paths or moved(paths[-1].read_bytes(), self.local) == paths[-1].read_bytes():
             return
         for path in paths:
-            data = moved(path.read_bytes(), self.local)
-            delete_file(path.with_name(f".{path.name}.crc"), Bounds((self.spark,)))  # of what was there
-            replace_file(path, data, durable=self._durable)
+            self._replace(path, moved(path.read_bytes(), self.local))
 
     def shorten_log(self, number: int, age: int) -> None:
         """Drop lists over ``age`` seconds older than the newest from Spark's log of them.
@@ -457,8 +455,7 @@ class Checkpoint:
             raise broken(str(log)) from error
         remaining = [line for line, time in zip(lines, times, strict=True) if time >= oldest]
         if len(remaining) < len(lines):
-            delete_file(log.with_name(f".{log.name}.crc"), Bounds((self.spark,)))  # of what was there
-            replace_file(log, b"\n".join([version, *remaining]), durable=self._durable)
+            self._replace(log, b"\n".join([version, *remaining]))
 
     def end_of(self, epoch: int) -> Any:
         """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
@@ -483,11 +480,14 @@ class Checkpoint:
         path = Path(self.spark, name)
         try:
             *before, _ = path.read_text().rstrip().split("\n")
-            checksum = path.with_name(f".{name.rpartition('/')[2]}.crc")
-            delete_file(checksum, Bounds((self.spark,)))  # of what was there
-            replace_file(path, "\n".join([*before, json.dumps(offsets)]).encode(), durable=self._durable)
+            self._replace(path, "\n".join([*before, json.dumps(offsets)]).encode())
         except OSError as error:
             raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Replace a file of Spark's."""
+        delete_file(path.with_name(f".{path.name}.crc"), Bounds((self.spark,)))  # of what was there
+        replace_file(path, data, durable=self._durable)
 
     def move_to(self, offsets: Any) -> None:
         """Have Spark's next micro-batch begin at these offsets of the only source. Raises SetupError."""

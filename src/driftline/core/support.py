@@ -7,7 +7,7 @@ import pickle
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
@@ -124,10 +124,19 @@ def lines_with(lines: Sequence[bytes], patterns: Mapping[bytes, bytes]) -> list[
     # Python tells that a text is nowhere faster than an expression does.
     wanted = [pattern for part, pattern in patterns.items() if part in text]
     starts = [match.start() for pattern in wanted for match in re.finditer(pattern, text)]
-    if not starts:
-        return []
+    return sorted(lines_at(lines, starts))
+
+
+def lines_at(lines: Sequence[bytes], positions: Collection[int]) -> set[int]:
+    """The places of the lines at some positions of the text that line feeds join them to.
+
+    >>> lines_at([b"ab", b"", b"ba"], [0, 1, 5])
+    {0, 2}
+    """
+    if not positions:
+        return set()
     ends = list(accumulate(len(line) + 1 for line in lines))
-    return sorted({bisect_right(ends, start) for start in starts})
+    return {bisect_right(ends, position) for position in positions}
 
 
 K = TypeVar("K")

@@ -18,6 +18,7 @@ from driftline.core.columns.siblings import (
     spelled,
     unit_at,
 )
+from driftline.core.planning.own_columns import keys_of
 from driftline.core.planning.plan import facet_of
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.schema.date_pattern import DatePattern
@@ -284,8 +285,8 @@ def _no_field(schema: Schema, path: Path, prefix: str) -> UsageError:
 
 
 def _keys_of(path: Path) -> Path:
-    """The path without steps into lists."""
-    return tuple(step for step in path if step != "element") or path
+    """The path without steps into lists; a field may have their name."""
+    return keys_of(path) or path
 
 
 def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:

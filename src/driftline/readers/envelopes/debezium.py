@@ -398,7 +398,7 @@ def _read(
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
-    if message.op in ("c", "u", "r", DELETE) and _is_of_mongodb(message):
+    if message.op in (*_WRITES, DELETE) and _is_of_mongodb(message):
         texts = {"before": message.before, "after": message.after, "updateDescription": message.update}
         return mongodb.read(texts, message.op, key, _position(message, terms), terms)
     unavailable: Sequence[str] = ()

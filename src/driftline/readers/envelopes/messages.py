@@ -23,6 +23,7 @@ LEFT_OUT, MARKED, REFUSED_VALUES = "left out", "marked", "refused"  # what becom
 
 _OBJECT, _NULL = b"{n"
 _NAME = json.encode(CHANGE)
+_CHANGE_OF_OPERATION = b',%b:{"op":' % _NAME
 
 
 class NotReadable(ValueError):
@@ -115,7 +116,7 @@ def record(text: bytes | Raw, operation: str, position: str | None, unavailable:
 
 
 def usual_record(row: bytes, operation: str, position: str) -> bytes:
-    """The same, of a row that has a field, and none of that name.
+    """The `record` of a row with fields, none of which is named as the change's.
 
     >>> usual_record(b'{"id": 7}', "c", "0042") == record(b'{"id": 7}', "c", "0042")
     True
@@ -123,7 +124,7 @@ def usual_record(row: bytes, operation: str, position: str) -> bytes:
     # Its parts are joined, as a format takes twice as long.
     parts = (
         row[:-1],
-        b',"_change":{"op":',
+        _CHANGE_OF_OPERATION,
         json.encode(operation),
         b',"position":',
         json.encode(position),

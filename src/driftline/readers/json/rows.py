@@ -621,7 +621,6 @@ class OpenSplits:
     def groups(self) -> Iterator[Sequence[Run]]:
         """Yield the lines; at the end of a part, keep its observation."""
         for splits in together(self._share):
-            # Of splits that are grouped, each begins with the first line of its file.
             self._part = splits[0][0]
             counts: dict[int, int] = {}
             yield from group_parts(self._runs(splits, counts), weight)

@@ -7,12 +7,10 @@ no usual type if the parser cannot read its values, or not with the text that a 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from io import BytesIO
-from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +40,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.fields import FieldSettings
+from driftline.core.support import lines_at
 from driftline.core.values import DATELIKE, raw_members
 from driftline.observe.decoder import REFUSED, FieldDecoders
 
@@ -403,12 +402,8 @@ def _misread(text: bytes, lines: Sequence[bytes], spells_integers: bool) -> list
     if _NUL in text or (_BACKSLASH in text and _ESCAPE in text):
         found = [match.start() for match in _MISREAD_ESCAPE.finditer(text)]
     zeros = [match.start() for match in _ENDS_AS_ZERO.finditer(text)] if spells_integers else []
-    if not (found or zeros):
-        return []
-    ends = list(accumulate(len(line) + 1 for line in lines))
-    misread = {bisect_right(ends, position) for position in found}
-    may_be = {bisect_right(ends, position) for position in zeros}
-    return sorted(misread.union(place for place in may_be if _has_negative_zero(lines[place])))
+    negative_zeros = (place for place in lines_at(lines, zeros) if _has_negative_zero(lines[place]))
+    return sorted(lines_at(lines, found).union(negative_zeros))
 
 
 def _has_negative_zero(line: bytes) -> bool:
